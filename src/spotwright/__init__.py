@@ -1,4 +1,4 @@
-"""Kubeflow work on spot capacity, as if no node were ever taken away.
+"""Kubeflow work on spot capacity, as if no node were ever reclaimed.
 
 ``import spotwright as spot`` costs a millisecond: everything below is imported when it is first used.
 """

@@ -10,7 +10,7 @@ def main() -> None:
     try:
         from spotwright.cli import main as run_command
     except KeyboardInterrupt:
-        os._exit(130)  # nothing is under way or written; sys.exit would end by SIGINT in some cases, see interrupts.py
+        os._exit(130)  # no run or write is under way; sys.exit would end by SIGINT in some cases, see interrupts.py
     run_command()
 
 

@@ -1,7 +1,7 @@
 """``spot.plan``, ``spot.lint`` and ``spot.explain``: what the commands of these names say, in scripts and notebooks.
 
-They read and compute, and start or change nothing. The command ``plan`` reads its options and makes its forecast with the
-functions here; ``lint`` and ``explain`` take several files, and share the packages below.
+They read and compute, without starting or changing anything. The command ``plan`` reads its options and makes its forecast with
+the functions here; ``lint`` and ``explain`` take several files, and share the packages below.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Answer:
 # -- plan
 
 
-def plan(  # noqa: PLR0913 (each is an option of its own)
+def plan(  # noqa: PLR0913 (each is a separate option)
     pipeline: Callable[..., Any] | str | Path,
     arguments: Mapping[str, Any] | None = None,
     *,
@@ -180,7 +180,7 @@ _NEWEST = 50  # runs in which durations are looked for
 
 
 def known_durations(text: str | None, state: Path, pipeline: str, option: str = "--durations") -> Durations:
-    """The durations that a file or a run of the state folder has; without a text those of the last run of the pipeline there.
+    """The durations that a file or a run of the state folder has; without a text, from the last run of the pipeline there.
 
     Raises :class:`InputError` for a text that is neither.
     """
@@ -232,11 +232,11 @@ def deadline_of(planned: PlannedRun, now: float) -> float | None:
 
 
 def lint(source: Any, config: Config | ConfigSource | None = None) -> Answer:
-    """What is unsafe on spot in a manifest, a compiled pipeline, or a pipeline in Python. Nothing is run or changed.
+    """What is unsafe on spot in a manifest, a compiled pipeline, or a pipeline in Python. It does not run or change anything.
 
     ``source`` is the path of a file, an object (a dict, or a model as for :func:`place`), or a function with ``@dsl.pipeline``.
     ``config`` is as for :func:`place`; without one the file beside the source or in the current folder counts, if there is
-    one. ``json()["findings"]`` is empty if nothing was found.
+    one. ``json()["findings"]`` is empty without findings.
 
     Raises :class:`InputError` for a source that cannot be read.
     """

@@ -62,7 +62,7 @@ def imports_spotwright(source: str) -> bool:
 def imported_names(source: str) -> frozenset[str]:
     """The modules and names of Spotwright that a Python program uses, such as ``spotwright.checkpoint`` and ``spotwright.run``.
 
-    Empty for a text that is no Python.
+    Empty for invalid Python.
     """
     if "spotwright" not in source:
         return frozenset()
@@ -132,7 +132,7 @@ def config_map_name(digest: str = "") -> str:
 def config_map(digest: str = "", namespace: str | None = None) -> dict[str, Any]:
     """A ConfigMap with the file. Its name ends with the first ten characters of ``digest``, by default that of the file.
 
-    So each version of the library has a ConfigMap of its own, and one that pods mount never changes.
+    So each version of the library has its own ConfigMap, and one that pods mount never changes.
     """
     content, name = checkpoint_file(), config_map_name(digest)
     return {
@@ -145,7 +145,7 @@ def config_map(digest: str = "", namespace: str | None = None) -> dict[str, Any]
 
 
 def library_modules() -> list[Path]:
-    """The modules of the library, by their path in the package: those of ``checkpoint``, and what they import of Spotwright."""
+    """The modules of the library, by their path in the package: ``checkpoint``, and what it imports of Spotwright."""
     waiting = [path.relative_to(_PACKAGE) for path in (_PACKAGE / "checkpoint").rglob("*.py")]
     known: set[Path] = set()
     while waiting:

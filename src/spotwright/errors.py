@@ -11,7 +11,7 @@
     ├── StateError                exit 2 before a run has begun, 1 after: the state folder cannot be used (read-only, full, newer)
     │   └── RunBusy               another engine drives this run; wait for it or cancel it
     ├── UnsupportedPlatform       exit 2: this machine cannot run attempts; the message names the ways out
-    └── Fenced                    exit 1: another engine drives this run now; this one must stop at once and write nothing more
+    └── Fenced                    exit 1: another engine drives this run now; this one must stop at once without another write
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SpotwrightError(Exception):
 
 
 class InputError(SpotwrightError):
-    """The user's input is wrong; nothing was started. The command line exits with 2."""
+    """The user's input is wrong, and no work was started. The command line exits with 2."""
 
 
 class ConfigError(InputError):
@@ -82,4 +82,4 @@ class UnsupportedPlatform(SpotwrightError):
 
 
 class Fenced(SpotwrightError):
-    """Another engine drives this run now; the engine that gets this error must stop and write nothing more."""
+    """Another engine drives this run now; the engine that gets this error must stop without another write."""

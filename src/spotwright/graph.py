@@ -243,7 +243,7 @@ class ParameterSpec:
     def check(self, value: Any) -> None:
         """Raise ``ValueError`` for a value that is not allowed."""
         if self.literals and value is not None and value not in self.literals:
-            raise ValueError(f"{value!r:.60} is none of {', '.join(map(repr, self.literals))}")
+            raise ValueError(f"{value!r:.60} is not one of {', '.join(map(repr, self.literals))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +404,7 @@ class TaskSpec:
     hold is skipped, and so are its downstream tasks.
 
     ``requests`` and ``constraints`` are its needs; requests follow Kubernetes: a limit without a request is the request.
-    ``retry`` is the weaker layer of its own policy, from the source's own settings (KFP's ``set_retry`` and ``set_timeout``);
+    ``retry`` is the weaker layer of its policy, from the source's own settings (KFP's ``set_retry`` and ``set_timeout``);
     of a task that is a DAG it is inherited by the tasks inside that have none. ``policy`` is the layer that the source states
     for Spotwright. ``deferred`` are settings that need values of inputs; the graph's dialect reads them during the run.
     ``extension`` is data that only the source of the graph reads again.

@@ -1,6 +1,6 @@
 """Where a name below a folder leads to, by way of the links that come with it, before anything is written.
 
-Checkpoints and archives hold names and links that somebody else has chosen. Two links that stay in their folder, each for itself,
+Checkpoints and archives hold names and links from others. Two links that stay in their folder, each for itself,
 may leave it together: so a name is followed as a kernel does it, component by component. Training code imports this module, so
 it needs the standard library only.
 """
@@ -28,9 +28,9 @@ def is_plain(path: Any) -> bool:
 
 
 def leads_to(path: Any, links: Mapping[tuple[str, ...], str]) -> tuple[str, ...] | None:
-    """The names from a folder to the place where a path from it ends; None: it leaves the folder, or is no path.
+    """The names from a folder to the place where a path from it ends; None: it leaves the folder, or is not a path.
 
-    ``links`` are the targets of the links in the folder, by the names of their own places. The folder itself is ``()``.
+    ``links`` are the targets of the links in the folder, by the names of their places. The folder itself is ``()``.
     """
     if not isinstance(path, str) or not _fits(path, LONGEST_PATH) or "\0" in path or path.startswith("/"):
         return None

@@ -1,6 +1,6 @@
 """Spot markets as arrays: for every pool, window and tick whether spot is up, and its price. Needs numpy.
 
-A simulation of jobs reads nothing else. Windows are cut from recordings (:func:`windows_of`), at even distances or drawn by
+It is the only input of a simulation of jobs. Windows are cut from recordings (:func:`windows_of`), at even distances or drawn by
 zone, always within one part of the time; or they are drawn from a model: spells with and without spot that alternate, with
 hazards that depend on their age.
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Windows(NamedTuple):
-    """Windows of a market. ``up[pool, tick, window]`` tells whether spot is up from a tick on, for ``tick`` seconds.
+    """Windows of a market. ``up[pool, tick, window]`` says whether spot is up from a tick on, for ``tick`` seconds.
 
     ``prices`` has the same shape and holds prices of spot per hour; ``None``: the price of the job holds throughout. ``names``
     are the names of the pools, ``sources`` where each window comes from (a recording's name), for grouping.
@@ -75,7 +75,7 @@ class Windows(NamedTuple):
         return Windows(self.tick, np.ascontiguousarray(self.up[:, :, chosen]), prices, self.names, sources)
 
     def checked(self, ticks: int) -> Windows:
-        """Return the windows. Raises :class:`InputError` where there are none, or they are shorter than ``ticks``."""
+        """Return the windows. Raises :class:`InputError` if they are empty, or shorter than ``ticks``."""
         if not self.size or not self.pools:
             raise InputError("the market has no windows: the recording is shorter than one, or none was asked for")
         if self.ticks < ticks:
@@ -267,7 +267,7 @@ def _states(hazards: HazardTable, ticks: int, size: int, tick: float, rng: Any, 
 
 
 def _first_ages(ending: Any, size: int, rng: Any) -> Any:
-    """Drawn ages of the spells that somebody meets who looks at some moment; the last one stands for all later ones."""
+    """Drawn ages of the spells at a random moment; the last one stands for all later ones."""
     alive = np.concatenate([[1.0], np.cumprod(1.0 - ending)])[:-1]
     alive[-1] /= max(1e-12, ending[-1])
     return np.searchsorted(np.cumsum(alive) / alive.sum(), rng.uniform(size=size))

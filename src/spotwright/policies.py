@@ -45,14 +45,14 @@ class NeverOptions(TypedDict, total=False):
 
 
 class RequireOptions(NeverOptions, total=False):
-    """The keyword arguments of :func:`require`: those of :func:`never`, and what interruptions need."""
+    """The keyword arguments of :func:`require`: as for :func:`never`, and what interruptions need."""
 
     interruptions: int | None
     deadline: str | float | None
 
 
 class PreferOptions(RequireOptions, total=False):
-    """The keyword arguments of :func:`prefer`: those of :func:`require`, and when to leave spot."""
+    """The keyword arguments of :func:`prefer`: as for :func:`require`, and when to leave spot."""
 
     fall_back_after: int | None
 
@@ -84,7 +84,7 @@ def _shows(options: Iterable[str]) -> Callable[[_Function], _Function]:
 
 @_shows(PreferOptions.__annotations__)
 def prefer(task: _Task, **options: Unpack[PreferOptions]) -> _Task:
-    """Run a task on spot pools first, and on on-demand pools when spot is taken away or not to be had. Returns the task.
+    """Run a task on spot pools first, and on on-demand pools when spot is reclaimed or unavailable. Returns the task.
 
     ``interruptions`` and ``retries`` are budgets: how often it may be interrupted, and how often it may fail. ``gpus`` asks
     for that many GPUs of any kind. ``ladder`` names pools in the order in which they are tried; ``fall_back_after`` is the
@@ -94,14 +94,14 @@ def prefer(task: _Task, **options: Unpack[PreferOptions]) -> _Task:
     or a time with zone.
 
     Raises ``TypeError`` for an unknown argument, ``ValueError`` that names the argument and the value it expects, and
-    :class:`~spotwright.errors.PipelineError` for something that is no task of a pipeline, or a task that is a pipeline itself.
+    :class:`~spotwright.errors.PipelineError` for something that is not a task of a pipeline, or a task that is a pipeline itself.
     """
     return _set_policy("prefer", task, options, PreferOptions.__annotations__)
 
 
 @_shows(RequireOptions.__annotations__)
 def require(task: _Task, **options: Unpack[RequireOptions]) -> _Task:
-    """Run a task on spot pools only: it waits, or fails, where there is none. Arguments as of :func:`prefer`.
+    """Run a task on spot pools only: it waits, or fails, without one. Arguments as of :func:`prefer`.
 
     A ``deadline`` cannot be kept for certain on spot alone, so it must say that: ``deadline="8h best-effort"``.
     """
@@ -116,7 +116,7 @@ def never(task: _Task, **options: Unpack[NeverOptions]) -> _Task:
 
 @_shows(_DEFAULTS_OPTIONS)
 def defaults(*, spot: str | None = None, **options: Unpack[PreferOptions]) -> Callable[[_Decorated], _Decorated]:
-    """Give every task of a pipeline a policy, where the task has none of its own.
+    """Give every task of a pipeline a policy, unless the task has its own.
 
     It stands above ``@dsl.pipeline``::
 
@@ -124,7 +124,7 @@ def defaults(*, spot: str | None = None, **options: Unpack[PreferOptions]) -> Ca
         @dsl.pipeline
         def training(url: str): ...
 
-    ``spot`` is ``"prefer"``, ``"require"`` or ``"never"``; the other arguments are those of :func:`prefer`, except ``gpus``
+    ``spot`` is ``"prefer"``, ``"require"`` or ``"never"``; the other arguments are as for :func:`prefer`, except ``gpus``
     and ``checkpoint``, which belong to one task. It counts for the pipeline that is run, not for one inside another pipeline.
     """
     _check_names("defaults", options, _DEFAULTS_OPTIONS)
@@ -178,7 +178,7 @@ def _set_policy(spot: str, task: _Task, options: Mapping[str, Any], known: Itera
 
 
 def _check_task(spot: str, task: Any) -> None:
-    """Raise :class:`PipelineError` for anything but a task whose code runs in a pod of its own."""
+    """Raise :class:`PipelineError` for anything but a task whose code runs in its own pod."""
     if not hasattr(task, "platform_config") or not hasattr(task, "container_spec"):
         kind = type(task).__name__
         raise PipelineError(

@@ -1,4 +1,4 @@
-"""Reads regular files of bounded size, for folders whose files may be anybody's.
+"""Reads regular files of bounded size, for folders with untrusted files.
 
 A state folder may come from an archive, a shared disk or a stranger's repository. A pipe or a device in place of a file never
 ends, and a sparse file may be larger than the memory. Symbolic links are not followed: what they name lies elsewhere.

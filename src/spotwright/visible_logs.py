@@ -1,4 +1,4 @@
-"""The log lines of a process, for people: what others have named drives no terminal, and begins no line of its own."""
+"""The log lines of a process, for people: names from others cannot drive a terminal or begin a new line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Text that others have chosen, for people to read: what would drive a terminal, or is not seen, becomes a mark.
 
-Whoever names a task, writes a manifest, ends a process or writes a log chooses text that others read, on a terminal or on the
+Task names, manifests, messages of processes and logs are texts from strangers that others read, on a terminal or on the
 page. One rule shows all of it. No other module decides which characters are shown.
 """
 
@@ -14,10 +14,10 @@ __all__ = ["ESCAPES", "coloured", "visible"]
 
 _UNUSUAL = re.compile(r"[^\w\x20-\x7e]+|[\u115f\u1160\u3164\uffa0]+")
 _UNUSUAL_IN_BLOCK = re.compile(r"[^\w\x20-\x7e\n\t]+|[\u115f\u1160\u3164\uffa0]+")
-_INVISIBLE = re.compile(  # drawn as nothing, though Unicode counts them as letters, marks or symbols
+_INVISIBLE = re.compile(  # drawn empty, though Unicode counts them as letters, marks or symbols
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-_MOST_ACCENTS = 4  # on one letter: the languages of today need three
+_MOST_ACCENTS = 4  # on one letter: today's languages need three
 _JOINER, _AS_EMOJI, _KEYCAP = "\u200d", "\ufe0f", "\u20e3"
 
 
@@ -25,7 +25,7 @@ def visible(text: str, *, block: bool = False) -> str:
     """The text with a mark such as ``<U+202E>`` for each character that could drive a terminal, or that a reader does not see.
 
     These are the characters of Unicode's categories *other* (control, format, surrogate, private, unassigned), separators of
-    lines and paragraphs, variation selectors and fillers that are drawn as nothing, and accents from the fifth on the same letter
+    lines and paragraphs, variation selectors and fillers that are drawn empty, and accents from the fifth on the same letter
     on. Spaces of all widths stay, and so does what makes an emoji of its symbols. ``block``: the text has lines, so newlines and
     tabs stay.
     """

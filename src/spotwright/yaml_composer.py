@@ -2,10 +2,10 @@
 
 The configuration and the manifests are both read here, so both refuse the same texts. PyYAML's own nodes have no values, takes
 the last of two equal keys in silence, and follows aliases without a bound. Here a text is refused, with its line, where readers
-of Kubernetes would refuse it or take it for something else: equal keys in a mapping, a key that is no text, an alias without an
+of Kubernetes would refuse it or misread it: equal keys in a mapping, a key that is not a text, an alias without an
 anchor before it, nesting that is too deep, and aliases that stand for too many values (an alias bomb).
 
-A scalar's node is the parser's event itself. Values that are no text, number, truth value or null stay texts: a timestamp is a
+A scalar's node is the parser's event itself. Values other than a text, number, truth value or null stay texts: a timestamp is a
 text to Kubernetes.
 """
 
@@ -169,7 +169,7 @@ def compose(
     """Compose every document of a text, empty ones included.
 
     ``reveal`` maps the text of a scalar to what it stands for. ``above`` is how many lines of the file stand above the text: all
-    lines but those of marks are lines of the file. ``lenient`` leaves equal keys and keys that are no texts to the
+    lines but marks are lines of the file. ``lenient`` leaves equal keys and keys that are not texts to the
     caller, who finds them among the pairs of a mapping's ``value``; in ``keys`` and ``data`` the first of equal keys counts.
 
     Raises :class:`ComposeError`, and the parser's own errors (:class:`yaml.YAMLError`).

@@ -216,7 +216,7 @@ def test_an_entry_that_is_no_file_is_neither_followed_nor_waited_for(tmp_path: P
         os.mkfifo(entry)
     else:
         entry.mkdir()
-    with pytest.raises(PlaceError, match=r"entry-0000000001: (cannot be read|is no file)"):
+    with pytest.raises(PlaceError, match=r"entry-0000000001: (cannot be read|not a file)"):
         Checkpoint(place, writer=False).load()
 
 

@@ -119,10 +119,10 @@ def test_a_pattern_that_matches_no_task(project: Project, command: str) -> None:
         (["cancel", "nothing"], ["no run 'nothing'"]),
         (["cancel", "r"], ["run r has ended already: it succeeded"]),
         (["show"], ["RUN"]),
-        (["nonsense"], ["there is no command 'nonsense'"]),
-        (["rnu", "x.py"], ["there is no command 'rnu': did you mean 'run'?"]),
+        (["nonsense"], ["unknown command 'nonsense'"]),
+        (["rnu", "x.py"], ["unknown command 'rnu': did you mean 'run'?"]),
         (["reherse"], ["did you mean 'rehearse'?"]),
-        (["pin", "r"], ["there is no command 'pin': a run is kept by prune --keep RUN"]),
+        (["pin", "r"], ["unknown command 'pin': a run is kept by prune --keep RUN"]),
         (["run"], ["expected either a pipeline, or a command after --"]),
     ],
 )
@@ -144,7 +144,7 @@ def test_a_run_task_or_attempt_that_is_not_there(with_a_run: Project, command: l
     ],
 )
 def test_an_option_that_is_gone_names_what_takes_its_place(project: Project, command: str, message: str) -> None:
-    refused(project.here(*command.split()), f"there is no option {message}")
+    refused(project.here(*command.split()), f"unknown option {message}")
 
 
 def test_no_word_that_is_gone_is_there() -> None:
@@ -163,7 +163,7 @@ def test_no_word_that_is_gone_is_there() -> None:
     ("command", "parts"),
     [
         ("webhook", ["--webhook-service or --webhook-url"]),
-        ("webhook --print-rbac", ["there is no option --print-rbac: the chart has the rights"]),
+        ("webhook --print-rbac", ["unknown option --print-rbac: the chart has the rights"]),
         ("webhook --logs s3://a", ["No such option '--logs'"]),
         ("recorder --listen 127.0.0.1:1", ["No such option '--listen'"]),
         ("recorder --namespaces Team_A", ["'Team_A' is not the name of a namespace", "team-a,team-b"]),
@@ -177,7 +177,7 @@ def test_no_word_that_is_gone_is_there() -> None:
         ("webhook --make-claims big", ["'big' is not a quantity"]),
         ("webhook --webhook-url https://a --claim-class fast", ["--claim-class", "--make-claims"]),
         ("recorder --namespace-log-limit 5GB", ["'5GB' is not a quantity"]),
-        ("recorder --logs nope://a", ["--logs", "'nope://a' is no address of an object store", "s3://BUCKET/FOLDER"]),
+        ("recorder --logs nope://a", ["--logs", "'nope://a' is not an object store address", "s3://BUCKET/FOLDER"]),
         (
             "recorder --logs s3://a:b@c/d",
             ["--logs", "s3://c/d: the address has a user", "credentials come from the environment"],

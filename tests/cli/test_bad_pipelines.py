@@ -131,7 +131,7 @@ def test_a_file_that_raises_while_it_is_imported(project: Project) -> None:
 
 def test_an_output_that_a_task_does_not_have_is_shown_where_it_is_written(project: Project) -> None:
     path, done = of_source(project, "made = {'data': 1}\n\nread = made['date']\n")
-    refused(project, done, f"{path}:3: KeyError: 'date': nothing has that name in read = made['date']")
+    refused(project, done, f"{path}:3: KeyError: 'date': unknown name in read = made['date']")
 
 
 def test_a_file_that_ends_itself(project: Project) -> None:
@@ -243,7 +243,7 @@ def test_a_task_that_asks_for_what_no_pool_has(project: Project) -> None:
 def test_a_task_that_requires_spot_where_there_is_none(project: Project, place: str) -> None:
     config = project.config(f"pools:\n  od: {{capacity: on-demand}}\npolicy:\n  {place}\n")
     done = run(project, project.pipeline(steps()))
-    refused(project, done, f"{config}:5", "needs a spot pool, and there is none: add one")
+    refused(project, done, f"{config}:5", "needs a spot pool, and none is configured: add one")
 
 
 def test_settings_that_the_code_cannot_run_without(project: Project) -> None:

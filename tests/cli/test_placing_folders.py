@@ -150,5 +150,5 @@ def test_a_folder_without_manifests_is_named(project: Project, folder: Path) -> 
     assert done.err.splitlines() == [
         "work: warning: no manifest in this folder can be placed",
         "work: note: skipped files without a Kubernetes object: 1",
-        "nothing was placed",
+        "no object was placed",
     ]

@@ -100,7 +100,7 @@ def test_prices_of_a_sheet_are_said_with_their_age(pipeline: Path) -> None:
     config += f"  s: {{capacity: spot, {pools}}}\n  o: {{capacity: on-demand, {pools}}}\n"
     (pipeline.parent / "spotwright.yaml").write_text(config, encoding="utf-8")
     spot, on_demand = plan(pipeline)["prices"]
-    assert spot.startswith("s 0.05 EUR/h (azure.csv of today, westeurope")
+    assert spot.startswith("s 0.05 EUR/h (azure.csv from today, westeurope")
     assert on_demand.startswith("o 0.24 EUR/h")
 
 
@@ -114,7 +114,7 @@ def test_the_last_run_of_the_pipeline_gives_the_durations_unless_the_policy_stat
         subprocess.run(words, cwd=folder, check=True, capture_output=True)
     document_of = json.loads(invoke(pipeline, *options, "--markets", "200", "--json").stdout)
     assert {task["source"] for task in document_of["tasks"]} == {"measured in newer"}
-    assert any("durations are those of newer, the last run of two-steps" in note for note in document_of["notes"])
+    assert any("durations come from newer, the last run of two-steps" in note for note in document_of["notes"])
 
     stated = folder / "stated.yaml"
     stated.write_text(CONFIG.replace("checkpoint: ckpt", "expected_duration: 2h"), encoding="utf-8")
@@ -193,7 +193,7 @@ def test_a_task_that_must_run_on_spot_leaves_no_column_and_no_figure_for_on_dema
     (pipeline.parent / "spotwright.yaml").write_text(config, encoding="utf-8")
     found = plan(pipeline)
     assert [policy["name"] for policy in found["policies"]] == ["spot"]
-    assert "there is no figure for on-demand only: train must run on spot (spot: require)" in found["notes"]
+    assert "no figure for on-demand only: train must run on spot (spot: require)" in found["notes"]
     assert [task["on_demand_cost"] is None for task in found["tasks"]] == [False, True]
     text = invoke(pipeline, "--markets", "20").stdout
     assert "on-demand only  " not in text

@@ -154,7 +154,7 @@ def test_what_else_is_in_the_file_is_said() -> None:
     text = json.dumps({"kind": "List", "items": [node(), *others]})
     printed = run("import", "-", stdin=text).stdout
     assert "# Left out, because no pool can be read off it: 2 Pod, 1 Widget." in printed
-    assert "# Left out, because nodes stand beside it: a list of node pools." in printed
+    assert "# Left out a list of node pools, because nodes stand beside it." in printed
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_what_else_is_in_the_file_is_said() -> None:
         ('{"kind": "Node"}', "node 1: metadata.name is missing"),
         ('{"kind": "Node", "metadata": {"name": "a", "labels": []}}', "node 1: metadata.labels: expected a mapping"),
         ('{"kind": "Node", "metadata": {"name": "a"}, "spec": {"taints": {}}}', "node 1: spec.taints: expected a list"),
-        ('{"apiVersion": "vlabs", "properties": {}}', "whose agentPoolProfiles are no list"),
+        ('{"apiVersion": "vlabs", "properties": {}}', "whose agentPoolProfiles are not a list"),
         ("[" * 100_000, "nested too deep"),
     ],
 )
@@ -289,7 +289,7 @@ def test_nodes_that_are_left_out_and_unknown_capacities_stand_above_the_pools() 
     items = [control, node("w1", {"kops.k8s.io/instancegroup": "nodes"})]
     result = run("import", "-", stdin=json.dumps({"kind": "List", "items": items}))
     assert "# Left out, because they are the control plane: c1." in result.stdout
-    assert "    # capacity unknown: nothing says spot or on-demand" in result.stdout
+    assert "    # capacity unknown; assumed on-demand" in result.stdout
     assert result.stderr.startswith("warning: pool nodes: capacity unknown")
     tainted = node("c1", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}])
     refused = str(run("import", "-", stdin=json.dumps(tainted)).exception)

@@ -163,7 +163,7 @@ def test_a_quota_that_nothing_says_is_zero_and_named(folder: Path) -> None:
 
     assert quotas(list(plain_yaml.load_all(result.stdout))[3])["main"] == {"cpu": 0, "memory": 0, "nvidia.com/gpu": 0}
     assert "{name: cpu, nominalQuota: 0}  # SET THIS: node: of main does not say it" in result.stdout
-    assert "warning: these quotas are 0, which admits nothing: main:cpu, main:memory" in result.stderr
+    assert "warning: these quotas are 0, which admits no pods: main:cpu, main:memory" in result.stderr
 
 
 def test_work_goes_to_the_next_flavor_before_it_preempts_and_borrows_spot_before_on_demand() -> None:
@@ -223,7 +223,7 @@ def test_a_sheet_on_standard_input_shows_its_prices_beside_the_reason_where_ther
     result = CliRunner().invoke(cli, ["pools", "list", "--prices", "-"], input=sheet, standalone_mode=False)
 
     assert result.exception is None
-    assert "  price  0.31 USD/h (standard input of today, us-east-1a" in result.stdout
+    assert "  price  0.31 USD/h (standard input from today, us-east-1a" in result.stdout
     assert "  price  none: standard input: m5.xlarge has no on-demand price for linux" in result.stdout
 
 

@@ -78,14 +78,14 @@ def test_a_dry_run_shows_what_takes_how_much_and_deletes_nothing(runs: Project) 
     assert (lines["runs"][1], lines["runs"][3]) == ("2", "2")
     assert float(lines["runs"][2]) > 0
     assert lines["first"][1] == "succeeded"
-    assert done.out.rstrip().endswith("nothing was deleted: this was a dry run")
+    assert done.out.rstrip().endswith("dry run: no item was deleted")
     assert left(runs) == ["first", "second"]
 
 
 @pytest.mark.long
 def test_young_runs_are_nothing_to_delete(runs: Project) -> None:
     done = runs.spotwright("prune")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "there is nothing to delete")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "nothing to delete")
     assert left(runs) == ["first", "second"]
 
 
@@ -94,7 +94,9 @@ def test_without_a_terminal_it_deletes_only_with_yes(runs: Project) -> None:
     refused = runs.spotwright("prune", "--older-than", "0s")
     assert (refused.code, refused.error_lines) == (
         2,
-        ["spotwright: prune deletes only with --yes where nobody can be asked; --dry-run shows what it would delete"],
+        [
+            "spotwright: no terminal to ask for confirmation: give --yes to delete; --dry-run shows what would be deleted"
+        ],
     )
     assert left(runs) == ["first", "second"]
     done = runs.spotwright("prune", "--older-than", "0s", "--yes")
@@ -109,7 +111,7 @@ def test_without_a_terminal_it_deletes_only_with_yes(runs: Project) -> None:
 def test_in_a_terminal_it_asks(runs: Project) -> None:
     command = ("prune", "--older-than", "0s")
     no = answered(runs, "n", *command)
-    assert (no.code, no.out) == (0, "nothing was deleted\n")
+    assert (no.code, no.out) == (0, "no item was deleted\n")
     assert left(runs) == ["first", "second"]
     yes = answered(runs, "y", *command)
     assert (yes.code, left(runs)) == (0, [])

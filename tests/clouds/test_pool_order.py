@@ -63,7 +63,7 @@ def test_the_expander_orders_pools_where_its_patterns_do(priorities: Any, is_kep
 def test_pools_that_nothing_scales_are_open() -> None:
     fixed = {name: {**pool, "min_nodes": 3, "max_nodes": 3} for name, pool in AKS.items()}
     assert order(fixed, UNKNOWN) == (True, "these pools have a fixed size")
-    assert order(AKS, Autoscalers(False, None, False, None, {})) == (True, "nothing adds nodes to these pools")
+    assert order(AKS, Autoscalers(False, None, False, None, {})) == (True, "no autoscaler adds nodes to these pools")
     assert order(AKS, UNKNOWN)[0] is False
 
 

@@ -70,9 +70,9 @@ def test_an_open_pod_gets_the_tolerations_of_rungs_that_came_after_its_object_wa
 
 def test_an_open_pod_says_who_keeps_the_order() -> None:
     found = marks_of(precise(a_pod(), ordered(NOTHING_SCALES))[0])
-    assert found[OPEN_ANNOTATION] == "open to all its rungs: nothing adds nodes to these pools"
+    assert found[OPEN_ANNOTATION] == "open to all its rungs: no autoscaler adds nodes to these pools"
     assert found[RUNG_ANNOTATION] == EVERY
-    assert found[WHY_ANNOTATION] == "first attempt, open to all its rungs: nothing adds nodes to these pools"
+    assert found[WHY_ANNOTATION] == "first attempt, open to all its rungs: no autoscaler adds nodes to these pools"
 
 
 def test_a_pod_for_one_rung_says_why_it_is_not_open() -> None:

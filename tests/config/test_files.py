@@ -40,7 +40,7 @@ def test_the_nearest_file_up_to_the_root_of_the_repository_is_used_and_named(tmp
     (tmp_path / "spotwright.yaml").write_text(FILE.replace("mine", "root"))
     found = config.find(pipelines / "pipeline.py")
     assert (list(found.pools), found.path) == (["root"], str(tmp_path / "spotwright.yaml"))
-    assert found.notes == (f"using {tmp_path / 'spotwright.yaml'}: there is no spotwright.yaml in {pipelines}",)
+    assert found.notes == (f"using {tmp_path / 'spotwright.yaml'}: no spotwright.yaml in {pipelines}",)
     (tmp_path / "team" / "spotwright.yaml").write_text(FILE.replace("mine", "team"))
     assert list(config.find(pipelines / "pipeline.py").pools) == ["team"]
     (pipelines / "spotwright.yaml").write_text(FILE)
@@ -71,9 +71,7 @@ def test_without_a_repository_the_file_of_the_current_folder_is_used_and_named(
     monkeypatch.chdir(tmp_path)
     found = config.find("pipelines/pipeline.py")
     assert list(found.pools) == ["mine"]
-    assert found.notes == (
-        f"using {tmp_path / 'spotwright.yaml'}: there is no spotwright.yaml in {tmp_path / 'pipelines'}",
-    )
+    assert found.notes == (f"using {tmp_path / 'spotwright.yaml'}: no spotwright.yaml in {tmp_path / 'pipelines'}",)
     (tmp_path / "pipelines" / "spotwright.yaml").write_text(FILE.replace("mine", "beside"))
     assert list(config.find("pipelines/pipeline.py").pools) == ["beside"]
 

@@ -208,11 +208,11 @@ POOLS = {
 SIMULATE = {
     "on-demand nodes that are taken": (
         "version: 1\npools:\n  a: {capacity: on-demand, simulate: {interrupt_every: 20s}}\n",
-        "3: pools.a.simulate.interrupt_every: on-demand nodes are not taken: remove it, or set capacity: spot",
+        "3: pools.a.simulate.interrupt_every: on-demand nodes are not reclaimed: remove it, or set capacity: spot",
     ),
     "on-demand nodes with a trace": (
         "version: 1\npools:\n  a: {capacity: on-demand, simulate: {trace: t.json}}\n",
-        "3: pools.a.simulate.trace: on-demand nodes are not taken: remove it, or set capacity: spot",
+        "3: pools.a.simulate.trace: on-demand nodes are not reclaimed: remove it, or set capacity: spot",
     ),
     "taken every no time": (
         SPOT + "    simulate: {interrupt_every: 0}\n",
@@ -291,7 +291,7 @@ POLICIES = {
     ),
     "a rung that is no pool": (
         TWO + "  default: {ladder: [s, gpu]}\n",
-        "6: policy.default.ladder[1]: 'gpu' is no pool, known here: d, s",
+        "6: policy.default.ladder[1]: 'gpu' is not a pool, known here: d, s",
     ),
     "a deadline without a zone": (
         TWO + "  default: {deadline: 2026-11-21T08:00:00}\n",
@@ -335,7 +335,7 @@ POLICIES = {
     ),
     "spot required where none is": (
         "version: 1\npools:\n  d: {capacity: on-demand}\npolicy:\n  default: {spot: require}\n",
-        "5: policy.default: spot: require (spotwright.yaml:5) needs a spot pool, and there is none: add one",
+        "5: policy.default: spot: require (spotwright.yaml:5) needs a spot pool, and none is configured: add one",
     ),
 }
 

@@ -73,7 +73,7 @@ def test_the_next_task_reads_what_lies_at_the_custom_path(project: Project, make
 
 def test_a_custom_path_without_a_file_is_told_once_and_accepted_as_on_kfp(project: Project) -> None:
     assert read_by_the_next(project, makes_nothing) == "nothing"
-    line = "spotwright: made: nothing lies at its custom path /tmp/out_dataset, so there is nothing to hand on"
+    line = "spotwright: made: no file at its custom path /tmp/out_dataset; no artifact to pass on"
     assert (project.attempt("w") / "log.txt").read_text().count(line) == 1
 
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_taken_fails_the_attempt_as_a_failed_upload_does(project:
 
     assert done.code == 1
     [line] = [line for line in (project.attempt("w") / "log.txt").read_text().splitlines() if "custom path" in line]
-    assert line.startswith(f"spotwright: made: its custom path {path} cannot be taken: ")
+    assert line.startswith(f"spotwright: made: its custom path {path} cannot be copied: ")
     assert why in line
     assert not (project.attempt("w") / "out" / "artifacts" / "made.custom").exists()
 

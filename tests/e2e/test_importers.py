@@ -69,8 +69,8 @@ def test_an_empty_address_is_refused_before_the_run(project: Project) -> None:
 def test_an_artifact_that_only_a_cluster_can_fetch_is_named_before_the_run(project: Project) -> None:
     done = imported(project, "oci://registry.test/model:1")
     output = f"{done.out}{done.err}"
-    assert "oci://registry.test/model:1 (task i) is brought by a cluster only" in output
-    assert output.index("brought by a cluster only") < output.index("attempt 1")
+    assert "oci://registry.test/model:1 (task i) exists only on a cluster" in output
+    assert output.index("exists only on a cluster") < output.index("attempt 1")
 
 
 RELATIVE = "data.csv, is a relative path, which names no file in a pod: write an absolute path or an address"

@@ -64,5 +64,5 @@ def test_a_script_in_the_home_folder_is_refused_because_it_would_keep_nothing(pr
     done = project.spotwright("run", "finetune.py")
 
     assert done.code == 2
-    assert "run it in a folder of its own" in done.err
+    assert "run it in another folder" in done.err
     assert not (project.folder / "ran").exists()

@@ -15,7 +15,7 @@ from spotwright.engine.loop import replay_decisions
 from spotwright.engine.plan import Plan
 from spotwright.graph import Dag, Loop, TaskSpec
 
-OVER = "the run has taken longer than the 100s that its pipeline allows"
+OVER = "the run took longer than the 100s that its pipeline allows"
 
 
 def limited(root: Dag | Sequence[TaskSpec], seconds: float = 100.0, **dags: Dag) -> Plan:

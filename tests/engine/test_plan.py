@@ -152,7 +152,7 @@ def test_a_task_inside_a_pipeline_is_checked_too() -> None:
 def test_a_missing_fallback_is_one_note_for_all_tasks() -> None:
     tasks = [a_task(name, requests={"cpu": 1}) for name in "abcde"]
     assert a_plan(tasks, a_config(SPOT, policy={"spot": "prefer"})).check() == (
-        "no on-demand pool fits: spot is preferred, but there is nothing to fall back to (task a, b, c and 2 more)",
+        "no on-demand pool fits: spot is preferred, but has no fallback (task a, b, c and 2 more)",
     )
 
 

@@ -94,7 +94,7 @@ def test_an_impossible_deadline_is_said_by_how_much() -> None:
 def test_recordings_without_spot_cost_what_on_demand_costs_and_are_told() -> None:
     found = compare(JOB, {"none": Trace(300.0, (0,) * 3000)}, ("eager",), windows=5, seed=1)
     assert found.lines[0].spot == 0.0
-    assert found.warnings == ("there is no spot in these windows: every policy ends on on-demand",)
+    assert found.warnings == ("these windows have no spot: every policy ends on on-demand",)
 
 
 @pytest.mark.parametrize(

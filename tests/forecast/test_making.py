@@ -112,9 +112,9 @@ def test_there_is_no_figure_for_on_demand_only_where_a_task_must_run_on_spot_and
     required = task("train", on_demand=False)._replace(needs_spot="must run on spot (spot: require)")
     found = forecast(task("load"), required, source=Source({"up": UP}))
     assert [policy.name for policy in found.policies] == [SPOT]
-    assert "there is no figure for on-demand only: train must run on spot (spot: require)" in found.notes
+    assert "no figure for on-demand only: train must run on spot (spot: require)" in found.notes
     assert [line.on_demand_cost for line in found.tasks] == [pytest.approx(3.0), None]
-    assert found.why == "tasks need spot, so there is no other policy"
+    assert found.why == "tasks need spot, so no other policy applies"
 
 
 def test_on_demand_only_is_at_on_demand_prices_also_where_no_task_may_run_on_spot() -> None:

@@ -80,7 +80,7 @@ def test_a_document_that_placement_adds_is_an_item(tmp_path: Path, monkeypatch: 
         ("a: [", "standard input: not valid YAML"),
         (a_list().replace("items: []", "items: 3"), "items: expected a list of objects"),
         (a_list(spec=3), "spec: expected a configuration as in spotwright.yaml, found 3"),
-        (a_list(spec={"config": "a", "policy": {}}), "spec.config: expected the path of a file, and nothing beside it"),
+        (a_list(spec={"config": "a", "policy": {}}), "spec.config: expected only the path of a file"),
         (a_list(spec={"polices": {}}), "functionConfig.spec"),
     ],
 )

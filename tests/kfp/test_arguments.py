@@ -163,7 +163,7 @@ def test_a_path_beside_metadata_becomes_absolute_like_one_alone(
     (tmp_path / "here.csv").touch()
     monkeypatch.chdir(tmp_path)
     assert bind(FILES, {"data": '{"uri": "here.csv"}'}, textual=True)["data"]["uri"] == str(tmp_path / "here.csv")
-    with pytest.raises(PipelineError, match=r"there is no file or folder gone\.csv"):
+    with pytest.raises(PipelineError, match=r"file or folder not found: gone\.csv"):
         bind(FILES, {"data": {"uri": "gone.csv"}}, textual=False)
 
 
@@ -177,7 +177,7 @@ def test_an_artifact_that_was_bound_already_stays_as_it_is() -> None:
     ("given", "message"),
     [
         ({}, r"needs a value for data \(system.Dataset\): give --arg data=PATH_OR_ADDRESS"),
-        ({"data": "/nowhere/at-all"}, "argument data: there is no file or folder /nowhere/at-all"),
+        ({"data": "/nowhere/at-all"}, "argument data: file or folder not found: /nowhere/at-all"),
         ({"data": "gs://b/../c"}, r"argument data: the address gs://b/\.\./c climbs"),
         ({"data": "{nothing"}, "argument data: '{nothing' is not valid JSON"),
         ({"data": 3}, "argument data: expected the path or address of an artifact, got 3"),
@@ -193,5 +193,5 @@ def test_a_value_that_is_no_artifact_is_refused(given: dict[str, Any], message: 
 def test_an_argument_outside_the_literals_of_its_type_is_refused() -> None:
     limited = pipeline(stage=ParameterSpec("STRING", literals=("dev", "prod")))
     assert bind(limited, {"stage": "dev"}, textual=True) == {"stage": "dev"}
-    with pytest.raises(PipelineError, match="argument stage: 'test' is none of 'dev', 'prod'"):
+    with pytest.raises(PipelineError, match="argument stage: 'test' is not one of 'dev', 'prod'"):
         bind(limited, {"stage": "test"}, textual=True)

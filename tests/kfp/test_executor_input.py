@@ -81,7 +81,7 @@ def test_an_input_that_is_left_out_keeps_the_default_of_the_component() -> None:
 def test_a_value_outside_the_literals_is_refused_when_the_task_reads_it() -> None:
     task = step({"a": DagInput("a")}, a=ParameterSpec("STRING", literals=("x", "y")))
     assert values(task, a="x") == {"a": "x"}
-    with pytest.raises(PipelineError, match="its input a: 'z' is none of 'x', 'y'"):
+    with pytest.raises(PipelineError, match="its input a: 'z' is not one of 'x', 'y'"):
         values(task, a="z")
 
 

@@ -392,5 +392,5 @@ def test_a_constant_outside_the_literals_of_its_type_is_refused() -> None:
         return graph({"a": task("a", inputs=said)}, {"comp-a": component("a", inputs)})
 
     assert given(3.0).root.tasks["a"].parameter_specs["n"].literals == (1, 3)
-    with pytest.raises(PipelineError, match="task a: its input n: 2 is none of 1, 3"):
+    with pytest.raises(PipelineError, match="task a: its input n: 2 is not one of 1, 3"):
         given(2.0)

@@ -215,7 +215,7 @@ def test_a_pool_that_no_label_tells_apart_is_named() -> None:
     more = "  small: {capacity: spot, provider: generic, labels: {capacity: spot}, node: {cpu: 500m, memory: 1Gi}}\n"
     placed = place(a_job(), a_config("generic", own="capacity", more=more))
 
-    assert any("Kueue may also assign small, whose nodes no label tells apart" in one.text for one in placed.findings)
+    assert any("Kueue may also assign small, whose nodes no label distinguishes" in one.text for one in placed.findings)
 
 
 def test_a_ladder_against_the_order_of_the_flavors_is_named() -> None:
@@ -425,7 +425,7 @@ def test_a_flavor_that_no_file_shows_is_named_unless_it_has_the_name_of_a_pool()
     assert "in the order of ClusterQueue shared (queue.yaml:4): spot, regular" in shown
 
     hidden = messages(beside(a_job(), a_queue("spot", "old"), a_config("aks")))
-    assert "has flavors that nobody knows here (old): give their ResourceFlavors with --with" in hidden
+    assert "has unknown flavors (old): give their ResourceFlavors with --with" in hidden
 
 
 def test_the_only_cluster_queue_counts_where_no_file_shows_the_local_queue() -> None:

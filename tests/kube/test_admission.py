@@ -162,11 +162,11 @@ BAD_CLASS = {"overhead": {"podFixed": {"cpu": "abc"}}}
     [
         (
             RANGE | BAD,
-            "LimitRange r adds nothing to these pods, because it cannot be read: spec.limits[0].default.cpu: 'abc'",
+            "LimitRange r does not apply to these pods, because it cannot be read: spec.limits[0].default.cpu: 'abc'",
         ),
         (
             CLASS | BAD_CLASS,
-            "RuntimeClass kata adds nothing to these pods, because it cannot be read: overhead.podFixed.cpu: 'abc'",
+            "RuntimeClass kata does not apply to these pods, because it cannot be read: overhead.podFixed.cpu: 'abc'",
         ),
     ],
 )

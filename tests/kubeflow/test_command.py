@@ -100,7 +100,7 @@ def test_what_nobody_tells_is_said_in_a_line_each(folder: Folder, server: StandI
     server.serves_v1 = False
     done = folder.run()
     assert done.code == 0
-    for words in ("causes are what KFP's messages tell", "costs are not known", "no longer serves v1beta1"):
+    for words in ("causes come from KFP's messages", "costs are not known", "no longer serves v1beta1"):
         assert sum(words in line for line in done.out.splitlines()) == 1
         assert words in " ".join(folder("show", "first").out.split())
 

@@ -60,7 +60,7 @@ def test_the_controller_s_record_is_shown_with_its_nodes_and_costs(
     name = next(word for word in done.out.split() if word.startswith("team-a.iris-")).rstrip(":")
     assert f"the controller records it as {name}: spotwright show {name} --cluster" in done.out
     assert "its account has the pods of KFP's drivers too, which are not counted here" in done.out
-    assert "causes are what KFP's messages tell" not in done.out
+    assert "causes come from KFP's messages" not in done.out
     assert ["load", "1", "gpu", "n3", "succeeded"] in [line.split()[:5] for line in done.out.splitlines()]
     assert "  spent   " in done.out
     assert f"Run {name} succeeded" in done.out.splitlines()[-1]
@@ -131,14 +131,14 @@ def test_no_controller_is_asked_if_none_is_wanted(folder: Folder, server: StandI
     server.run_ids, server.steps = [KFP_RUN], load_succeeds()
     done = folder.run("--controller", "none")
     assert "without a controller rungs and notices are not known" in done.out
-    assert "the cluster of the kubeconfig showed no pod of the run: causes are what KFP's messages tell" in done.out
+    assert "the cluster of the kubeconfig showed no pod of the run: causes come from KFP's messages" in done.out
     assert controller.kubernetes.reviews == []
 
 
 def test_without_a_kubeconfig_the_reason_is_named(folder: Folder) -> None:
     done = folder.run()
     assert "no controller of Spotwright is found" in done.out
-    assert "there is no such kubeconfig" in done.out
+    assert "kubeconfig not found" in done.out
 
 
 def test_without_a_controller_the_pods_of_the_kubeconfig_s_cluster_tell_the_pools(

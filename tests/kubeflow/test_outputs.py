@@ -49,7 +49,7 @@ def test_an_address_without_the_metadata_store_is_said(folder: Folder, server: S
     server.steps, server.has_metadata_store = [Step("SUCCEEDED", both_tasks())], False
     done = folder.run()
     assert done.code == 0
-    assert "output parameters are not told: KFP's metadata store" in done.out
+    assert "output parameters are unknown: KFP's metadata store" in done.out
 
 
 def with_earlier_results(*names: str) -> Flow:
@@ -66,7 +66,7 @@ def test_tasks_whose_outputs_are_those_of_an_earlier_result_are_named(folder: Fo
     server.steps, server.outputs = [Step("SUCCEEDED", flow)], {700: WRITTEN}
     view = folder.run("--json").json()
     [note] = [note for note in view["notes"] if "earlier result" in note]
-    assert note.startswith("KFP used an earlier result for train, and its outputs are not told here: look at ")
+    assert note.startswith("KFP used an earlier result for train, and its outputs are unknown here: look at ")
     assert note.endswith(f"/#/runs/details/{next(iter(server.runs))}")
 
 

@@ -69,7 +69,7 @@ def test_an_exit_task_runs_in_a_hook_of_its_handler(folder: Folder, server: Stan
 def test_a_server_for_one_team_takes_every_namespace_and_looks_at_none(folder: Folder, server: StandIn) -> None:
     done = folder.run("-n", "team-b", "--json")
     assert done.code == 0
-    assert "this server has no namespaces for teams: -n team-b says nothing to it" in done.json()["notes"]
+    assert "this server has no namespaces for teams; -n team-b has no effect" in done.json()["notes"]
     named = [each.get("namespace") for each in (*server.pipelines.values(), *server.experiments.values())]
     assert not any(named)
 
@@ -104,8 +104,8 @@ def test_no_command_for_a_log_is_named_that_nobody_has(folder: Folder) -> None:
 
 def test_a_run_without_a_node_says_what_may_be_wrong_after_a_minute() -> None:
     assert hold_up([], SILENT - 1, BEGIN, has_pods=False) == ""
-    assert "nothing of it has begun" in hold_up([], SILENT, BEGIN, has_pods=False)
-    assert "does its persistence agent work" in hold_up([], SILENT, BEGIN, has_pods=True)
+    assert "it has not begun" in hold_up([], SILENT, BEGIN, has_pods=False)
+    assert "check its persistence agent" in hold_up([], SILENT, BEGIN, has_pods=True)
 
 
 def test_a_driver_that_does_not_start_is_named_with_argo_s_reason() -> None:

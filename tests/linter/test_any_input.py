@@ -135,7 +135,7 @@ def test_a_document_that_is_no_mapping_is_said_to_be_unchecked(text: str, words:
 
     assert (finding.rule, finding.text) == (
         "no-object",
-        f"this is {words} and no Kubernetes object, so nothing in it was checked",
+        f"this is {words} and not a Kubernetes object, so it was not checked",
     )
 
 

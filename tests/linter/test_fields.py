@@ -334,7 +334,7 @@ def of_kind(kind: str, at: str, field: str) -> str:
             "Write it under spec.replicatedJobs.template.spec.activeDeadlineSeconds.",
         ),
         ("Job", "spec.template", "{activeDeadlineSeconds: 3}", "Write it under spec.activeDeadlineSeconds."),
-        ("Pod", "spec", "{backoffLimit: 3}", "Make the Pod the template of a Job: nobody makes a bare Pod again."),
+        ("Pod", "spec", "{backoffLimit: 3}", "Make the Pod the template of a Job: a bare Pod is not recreated."),
         ("JobSet", "spec", "{maxRestarts: 3}", "Write it as spec.failurePolicy.maxRestarts."),
         ("JobSet", "spec.replicatedJobs.0", "{failurePolicy: {maxRestarts: 3}}", "Write it as spec.failurePolicy."),
         (

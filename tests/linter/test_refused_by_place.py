@@ -79,7 +79,7 @@ def test_an_object_without_a_version_is_said_to_be_unchecked() -> None:
     [finding] = found_in(text)
 
     assert (finding.rule, finding.severity) == ("wrong-shape", Severity.ERROR)
-    assert finding.text == "Job train has no apiVersion, so nothing in it was checked"
+    assert finding.text == "Job train has no apiVersion, so it was not checked"
     assert finding.fix == "Write apiVersion: batch/v1."
 
 

@@ -80,8 +80,8 @@ def test_a_file_without_a_document_passes(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "messages"),
     [
-        ("<html>\n<body>404</body>\n", "work.yaml:1: warning: this is no mapping"),
-        ("- a\n- b\n", "work.yaml:1: warning: this is no mapping"),
+        ("<html>\n<body>404</body>\n", "work.yaml:1: warning: this is not a mapping"),
+        ("- a\n- b\n", "work.yaml:1: warning: this is not a mapping"),
         ("replicaCount: 1\n", "work.yaml:1: warning: this has no kind"),
         (JOB.replace("kind: Job\n", ""), "work.yaml:1: warning: this has no kind"),
         (

@@ -153,7 +153,7 @@ def test_a_list_without_items_passes_with_a_note(items: str) -> None:
     result = place_text(text, FILE, a_config(REQUIRE))
     assert result.text == text
     assert [str(one) for one in result.findings] == [
-        "work.yaml:2: note: List (v1) has no items, or they are no list: nothing is placed"
+        "work.yaml:2: note: List (v1) has no items, or they are not a list: not placed"
     ]
 
 

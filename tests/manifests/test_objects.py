@@ -77,7 +77,7 @@ def test_something_else_is_refused_with_what_was_expected() -> None:
 def test_a_misspelt_pattern_of_the_policy_is_a_warning_with_the_nearest_name() -> None:
     misspelt = {**POLICY, "policy": {"default": {"spot": "require"}, "tasks": {"trian": {"timeout": "1h"}}}}
 
-    with pytest.warns(UserWarning, match="'trian' matches nothing that is placed: did you mean 'train'"):
+    with pytest.warns(UserWarning, match="'trian' matches no placed task: did you mean 'train'"):
         spot.place(a_pod(), misspelt)
 
 

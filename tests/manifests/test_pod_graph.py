@@ -90,7 +90,7 @@ def test_a_label_that_no_pool_states_is_taken_to_fit_and_noted() -> None:
         ([PodTask("Job", "a", a_pod({"cpu": "much"}))], r"Job a: containers\.0\.resources\.requests\.cpu: "),
         ([PodTask("Job", "a", a_pod()), PodTask("Pod", "a", a_pod())], "Pod a has the name of Job a"),
         ([PodTask("Job", "a/b", a_pod())], "holds no slash"),
-        ([PodTask("Job", "a", a_pod(), after=("b",))], "Job a waits for 'b', which is none of a"),
+        ([PodTask("Job", "a", a_pod(), after=("b",))], "Job a waits for 'b', which is not one of a"),
         (
             [PodTask("Job", "a", a_pod(), after=("b",)), PodTask("Job", "b", a_pod(), after=("a",))],
             "these tasks wait for each other in a circle",

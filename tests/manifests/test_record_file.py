@@ -160,7 +160,7 @@ def test_a_file_that_holds_no_records_is_refused() -> None:
     for text in ("{}", "x: [", '{"version": 1, "records": {"a": 1}}'):
         Path("records.json").write_text(text)
         result = spotwright("place", "large.yaml", "--record", "records.json")
-        assert "is no file of records" in str(result.exception)
+        assert "not a file of records" in str(result.exception)
         assert Path("records.json").read_text() == text
 
 

@@ -88,7 +88,7 @@ def test_a_runtime_can_be_given_as_its_manifest() -> None:
 
 
 def test_a_runtime_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match=r"there is no runtime other: pass the runtime of train\(runtime=...\)"):
+    with pytest.raises(InputError, match=r"runtime other not found; pass the runtime of train\(runtime=...\)"):
         called(runtime="other")
 
 

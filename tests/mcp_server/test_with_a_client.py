@@ -177,7 +177,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("lint", {"files": ["."]}, "'.' is not a file of the project folder"),
     ("lint", {"files": ["a\0b"]}, "is not the name of a file"),
     ("plan", {"file": "job.yaml"}, "job.yaml"),
-    ("ls", {}, "there is no tool 'ls'"),
+    ("ls", {}, "unknown tool 'ls'"),
 ]
 
 

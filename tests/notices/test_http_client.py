@@ -112,7 +112,7 @@ def test_an_answer_that_is_not_whole_is_an_error_that_names_the_source(answer_by
 def test_a_missing_server_is_an_error_that_names_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with pytest.raises(SourceError, match=f"who: nothing answers at {url}"):
+    with pytest.raises(SourceError, match=f"who: no answer at {url}"):
         HttpClient("who", url).request("/", timeout=1.0)
 
 

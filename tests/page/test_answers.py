@@ -34,14 +34,14 @@ def asked(reader: RunReader, ask: str, **question: Any) -> tuple[int, Any]:
         ({"ask": "attempt", "n": "1"}, 400, "expected task=TASK, the path of a task"),
         ({"ask": "attempt", "task": "eval", "n": "7"}, 404, "task eval of run a-run has 2 attempts, not an attempt 7"),
         ({"ask": "attempt", "task": "other"}, 404, "run a-run has no task 'other'"),
-        ({"ask": "history", "kind": "decided,sent"}, 400, "there is no kind of event 'sent': the kinds are "),
+        ({"ask": "history", "kind": "decided,sent"}, 400, "unknown kind of event 'sent': the kinds are "),
         ({"ask": "history", "after": "1e9"}, 400, "expected a whole number for after, not '1e9'"),
         ({"ask": "log", "task": "eval", "line": "9" * 40}, 400, "expected a whole number for line"),
         ({"ask": "log", "task": "eval", "environment": "1"}, 404, "has built no Python environment for task eval"),
         ({"ask": "artifact", "task": "eval", "name": "model"}, 404, "has no output artifact 'model'"),
         ({"ask": "artifacts", "task": "none"}, 404, "run a-run has no task 'none'"),
-        ({"ask": "everything"}, 404, "there is no such address"),
-        ({"ask": "head", "run": "b-run"}, 404, "there is no run 'b-run'"),
+        ({"ask": "everything"}, 404, "address not found"),
+        ({"ask": "head", "run": "b-run"}, 404, "no run 'b-run'"),
     ],
 )
 def test_what_cannot_be_answered_says_why(

@@ -17,7 +17,7 @@ from spotwright.page.artifacts import artifact_raw, task_artifacts
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
 
-_OUTSIDE = "it lies outside the state folder, and the page opens nothing there"
+_OUTSIDE = "it lies outside the state folder, which the page does not open"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 50
 
 
@@ -216,9 +216,9 @@ def test_a_folder_has_its_names(state: Path, out: Path) -> None:
         ("STATE/runs/a-run/folder-link/outside", _OUTSIDE),
         ("STATE/runs/a-run/circle", None),
         ("STATE/runs/a-run/gone", "it is not there any more"),
-        ("STATE/runs/a-run/pipe", "it is no file"),
+        ("STATE/runs/a-run/pipe", "it is not a file"),
         ("/dev/zero", _OUTSIDE),
-        ("/nul\x00byte", "it cannot be read (its path is none)"),
+        ("/nul\x00byte", "it cannot be read (invalid path)"),
         (f"/{'long' * 2000}", None),
     ],
 )  # fmt: skip

@@ -311,7 +311,7 @@ def test_an_object_that_is_not_placed_keeps_its_value_or_the_file_is_refused_wit
 def test_an_alias_outside_the_items_is_refused_if_its_anchor_is_changed() -> None:
     assert refusal(f"{LIST}{POD}x: *pod\n").startswith("work.yaml:9: the alias *pod stands outside the items")
     assert refusal(f"x: &pod {{kind: Pod}}\n{LIST}- *pod\n").startswith(
-        "work.yaml:1: items[0]: this item is an alias of what is no item"
+        "work.yaml:1: items[0]: this item is an alias of something outside the list"
     )
 
 

@@ -142,7 +142,7 @@ def test_the_setting_is_true_or_false(value: str) -> None:
 def test_there_is_no_command_for_a_pool_that_its_provider_makes() -> None:
     pools = a_config("spot: prefer").pools
 
-    with pytest.raises(InputError, match="its provider makes it by itself: there is no command for it"):
+    with pytest.raises(InputError, match="its provider makes it by itself, without a command"):
         script(Request(pools["nap"], pools, "USD", ()))
 
 

@@ -125,7 +125,7 @@ def test_a_value_that_was_changed_since_is_named_once_at_its_own_line() -> None:
         f"work.yaml:{changed[: changed.index('backoffLimit: 7')].count(chr(10)) + 1}: warning: spec.backoffLimit: was changed "
         "since it was placed, so it stays"
     )
-    assert "the bytes are not those of before" in messages[1]
+    assert "the bytes differ from the original" in messages[1]
     assert len(messages) == 2
 
 

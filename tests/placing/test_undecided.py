@@ -69,7 +69,7 @@ def test_beside_the_name_of_a_node_nothing_more_is_required(spec: str) -> None:
     assert "scalesetpriority" not in json.dumps(
         node_affinity(outcome).get("requiredDuringSchedulingIgnoredDuringExecution", {})
     )
-    assert outcome.reports("warning", "names nodes, which pools do not tell")
+    assert outcome.reports("warning", "names nodes, which pools do not state")
 
 
 def test_beside_a_label_of_unknown_value_the_policy_is_still_required() -> None:

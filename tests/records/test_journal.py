@@ -266,7 +266,7 @@ def test_an_existing_journal_is_not_created_again(path: Path, journal: Journal) 
 
 @pytest.mark.parametrize("opening", [Journal.open, Journal.read])
 def test_a_missing_journal_is_an_error_and_not_created(path: Path, opening: Callable[[Path], Journal]) -> None:
-    with pytest.raises(StateError, match="there is no journal"):
+    with pytest.raises(StateError, match="no journal"):
         opening(path)
     assert not path.exists()
 

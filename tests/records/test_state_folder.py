@@ -162,7 +162,7 @@ def test_an_unknown_run_names_the_newest(state: StateFolder) -> None:
 
 @pytest.mark.parametrize("name", ["last", "iris"])
 def test_the_error_for_an_unknown_run_mentions_that_there_are_no_runs(state: StateFolder, name: str) -> None:
-    with pytest.raises(UnknownRun, match="there are none yet"):
+    with pytest.raises(UnknownRun, match="none exists yet"):
         state.find(name)
 
 

@@ -70,7 +70,7 @@ def test_never_spot_refuses_spot_with_a_reason() -> None:
 
 
 def test_preferred_spot_without_an_on_demand_pool_has_a_note() -> None:
-    assert "nothing to fall back to" in ladder(SPOT).note
+    assert "has no fallback" in ladder(SPOT).note
 
 
 def test_preferred_spot_without_a_spot_pool_has_a_note() -> None:

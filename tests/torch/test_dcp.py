@@ -610,7 +610,7 @@ def test_the_process_of_an_asynchronous_save_gets_a_writer_that_knows_what_was_l
     state = {"x": torch.zeros(3)}
     with pytest.raises(dcp.CheckpointException) as error:
         dcp.load(state, storage_reader=StoreReader(tmp_path / "elsewhere"))
-    assert "nothing was saved here yet" in str(error.value)
+    assert "no save here yet" in str(error.value)
     dcp.save({"x": torch.full((3,), 2.0)}, storage_writer=pickle.loads(given))  # noqa: S301  # our own bytes
     dcp.load(state, storage_reader=StoreReader(tmp_path, program="digits/1"))
     assert state["x"].tolist() == [2.0, 2.0, 2.0]

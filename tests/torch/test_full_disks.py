@@ -103,5 +103,5 @@ def test_a_place_that_was_never_written_ends_the_training_at_its_first_save(
     training = trainings.start(script_of(framework, tmp_path), tmp_path, pace=0, FULL="1 0")
 
     assert training.end() == [1], training.log()
-    assert "; free this place, or name another one; nothing was saved before" in training.log()
+    assert "; free this place, or name another one; no earlier save exists" in training.log()
     assert framework.steps(tmp_path) == []

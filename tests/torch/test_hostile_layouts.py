@@ -188,5 +188,5 @@ def test_names_that_dcp_uses_for_its_own_files_mean_nothing_here(tmp_path: Path)
     (tmp_path / ".metadata").write_bytes(b"cos\nsystem\n(S'touch owned'\ntR.")
     from spotwright.checkpoint.dcp import StoreReader
 
-    with pytest.raises(dcp.CheckpointException, match="nothing was saved here yet"):
+    with pytest.raises(dcp.CheckpointException, match="no save here yet"):
         dcp.load({"x": torch.zeros(1)}, storage_reader=StoreReader(tmp_path))

@@ -151,7 +151,7 @@ def test_spot_that_did_not_pay_is_a_negative_saving() -> None:
 def test_work_on_on_demand_alone_is_compared_with_nothing() -> None:
     story = one_task(spot="never").boots("cpu-1").binds("train", "cpu-1").after(5).ends("train").gives_back("cpu-1")
     counted = account(story.state)
-    assert (counted.saved, counted.why_no_comparison) == (None, "nothing ran on spot")
+    assert (counted.saved, counted.why_no_comparison) == (None, "no attempt ran on spot")
 
 
 def test_required_spot_is_compared_with_on_demand_of_the_same_machine() -> None:
@@ -202,7 +202,7 @@ def test_an_ended_run_costs_nothing_more() -> None:
 
 def test_a_run_without_attempts_costs_nothing() -> None:
     counted = account(Story(a_plan(a_task("train"))).state)
-    assert (counted.whole, counted.pools, counted.why_no_comparison) == (Amount(), (), "nothing ran on spot")
+    assert (counted.whole, counted.pools, counted.why_no_comparison) == (Amount(), (), "no attempt ran on spot")
 
 
 def test_a_task_that_used_an_earlier_result_cost_nothing_and_is_named() -> None:

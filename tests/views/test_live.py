@@ -80,7 +80,7 @@ def test_a_node_that_is_ready_boots_no_more(content: LiveState) -> None:
 def test_a_noticed_attempt_counts_down_to_the_end_of_its_node(content: LiveState) -> None:
     story = Story(tutorial_plan(), [content.update]).boots("cpu-spot-1").binds("download", "cpu-spot-1")
     story.fact("notice", node="cpu-spot-1", goes_at=story.at + 30, attempts=[["download", 1]], why="taken")
-    assert drawn(content, story.at + 12)[1] == " ● download  attempt 1 on cpu-spot-1, to be taken  18s left"
+    assert drawn(content, story.at + 12)[1] == " ● download  attempt 1 on cpu-spot-1, to be reclaimed  18s left"
 
 
 class Joining:
@@ -196,7 +196,7 @@ def test_stopping_is_shown(content: LiveState) -> None:
         .fact("stop", why="Ctrl-C")
     )
     lines = drawn(content, story.at)
-    assert lines[1] == " ● download  attempt 1 on cpu-spot-1, told to stop  0s"
+    assert lines[1] == " ● download  attempt 1 on cpu-spot-1, stopping  0s"
     assert lines[-1] == " Ctrl-C"
 
 

@@ -135,7 +135,7 @@ def test_a_stop_has_its_reason_and_the_stopped_attempts(out: io.StringIO) -> Non
     begun(out).fact("stop", why="Ctrl-C").ends("download", cancelled=True)
     assert [line[8:] for line in out.getvalue().splitlines()][-4:] == [
         "the engine stops: Ctrl-C",
-        "download: attempt 1 is told to stop: Ctrl-C",
+        "download: attempt 1 is asked to stop: Ctrl-C",
         "download: attempt 1 on cpu-spot-1 was stopped",
         "the run has been stopped: Ctrl-C",
     ]

@@ -54,7 +54,7 @@ def test_the_account_of_a_run_on_a_cluster_has_no_time_of_nodes_that_others_use(
     assert (
         report_text(account(story.state), "train-7")
         == """\
-Account of train-7 (prices are those of the configuration)
+Account of train-7 (prices come from the configuration)
 
 Pool      Capacity  Price/h  Nodes  Node time   USD
 cpu-spot  spot         0.18      1      1h00m  0.18
@@ -63,7 +63,7 @@ Where it went  Node time   USD  Part
 useful work        1h00m  0.18  100%
 all node time      1h00m  0.18  100%
 
-Cost (prices are those of the configuration)
+Cost (prices come from the configuration)
   spent   0.18 USD: 0.18 on attempts; the other time of the nodes is the cluster's
   saved   0.54 USD (75%) against 0.72 USD for the useful work on on-demand nodes (cpu)"""
     )
@@ -121,7 +121,7 @@ def test_a_report_admits_that_spot_did_not_pay() -> None:
     story = Story(plan).boots("cpu-spot-1").binds("train", "cpu-spot-1").reports("train", 0.0).after(60)
     story.reports("train", 0.5).taken("cpu-spot-1", "train").after(1).boots("cpu-spot-2").binds("train", "cpu-spot-2")
     text = report_text(account(story.reports("train", 0.0).after(60).ends("train").gives_back("cpu-spot-2").state))
-    assert "saved   nothing: spot did not pay here, its attempts cost 0.012 USD more than 0.012 USD for" in text
+    assert "saved   none: spot did not pay here; its attempts cost 0.012 USD more than 0.012 USD for" in text
 
 
 def test_the_savings_of_a_running_run_are_so_far() -> None:
@@ -172,13 +172,13 @@ def priced_by(**sources: PriceSource) -> str:
 
 def test_prices_of_real_nodes_are_not_called_simulated() -> None:
     text = priced_by(cpu_spot=PriceSource.CONFIGURED, cpu=PriceSource.CONFIGURED)
-    assert "(prices are those of the configuration)" in text
+    assert "(prices come from the configuration)" in text
     assert "imulated" not in text
 
 
 def test_a_run_on_simulated_and_on_real_nodes_says_which_prices_are_simulated() -> None:
     text = priced_by(cpu=PriceSource.CONFIGURED)
-    assert "(prices of cpu-spot are simulated, the others are those of the configuration)" in text
+    assert "(prices of cpu-spot are simulated, the others come from the configuration)" in text
     assert "USD, partly simulated" in text
 
 

@@ -90,7 +90,7 @@ class SpotState:
         return self._step
 
     def load(self) -> bool:
-        """Load the newest whole checkpoint; returns False, and changes nothing, if there is none.
+        """Load the newest whole checkpoint; without one, returns False and changes nothing.
 
         From now on this attempt is the writer; SIGTERM and notices are handled. Raises :class:`OtherProgram` for a model with
         other parameters, and :class:`PlaceError` if the place cannot be used, or another ``SpotState`` of this process has it.
@@ -204,7 +204,7 @@ class SpotState:
         return self._training
 
     def _model_facts(self) -> dict[str, Any]:
-        models = self._accelerator._models  # noqa: SLF001  # those of prepare(), which has no other name
+        models = self._accelerator._models  # noqa: SLF001  # the models of prepare(), which has no public name
         return marked_folder.model_facts(self._accelerator.unwrap_model(each) for each in models)
 
 

@@ -4,7 +4,7 @@ Every attempt of ``spotwright run`` and every placed pod with a ``checkpoint`` h
 saves go below the working directory, one folder for each program, and a warning names it: so the same code runs without
 Spotwright, a script that is started again continues, and two scripts in one folder do not load each other's state. Progress is
 a number from 0 to 1, which the code writes into the file that ``SPOTWRIGHT_PROGRESS_FILE`` names. A process that returns after a
-notice with less than 1 reported ends with 143, so that nobody takes it for a success.
+notice with less than 1 reported ends with 143, so that it does not count as a success.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _done: dict[int, float] = {}  # by process: the share that it reported last
 
 
 def _at_exit() -> None:
-    """End with 143 where work is left and the node is taken; a fork that has reported nothing ends as before."""
+    """End with 143 if work is left and the node goes; a fork without a report ends as before."""
     share = _done.get(os.getpid(), 1.0)
     if share < 1.0:
         from spotwright.notices.early_exit import leave_early
@@ -130,8 +130,8 @@ def progress(share: float) -> None:
     """Report the share of the work that is done, a number from 0 to 1; larger and smaller ones count as 1 and 0.
 
     Call it where the attempt starts (with what the checkpoint has) and after each step; :meth:`Checkpoint.steps` does so itself.
-    Writes nothing where ``SPOTWRIGHT_PROGRESS_FILE`` is not set, and never raises because of the file. A process whose last
-    report is below 1 when it ends after a notice of its node exits with 143: report 1 where work ends early by a rule of its own.
+    Does not write if ``SPOTWRIGHT_PROGRESS_FILE`` is not set, and never raises because of the file. A process whose last
+    report is below 1 when it ends after a notice of its node exits with 143: report 1 if work ends early by its own rule.
     """
     path = os.environ.get("SPOTWRIGHT_PROGRESS_FILE", "")
     if path not in _files:

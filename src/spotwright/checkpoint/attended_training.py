@@ -1,4 +1,4 @@
-"""What the adapters for training frameworks have in common: when to save, when to leave, and what to tell others.
+"""What the adapters for training frameworks share: when to save, when to leave, and what to send to others.
 
 A framework runs the loop, and its adapter is called after each optimizer step. The adapter asks here whether this is a step to
 save, saves in the framework's own way between :meth:`AttendedTraining.begin_save` and :meth:`~AttendedTraining.end_save`, and
@@ -28,8 +28,8 @@ __all__ = ["AttendedTraining"]
 class AttendedTraining:
     """One training of a framework, from its first step in this attempt to its last. Its methods are for the main thread.
 
-    ``step`` is the number of optimizer steps that are done, ``total`` that of all (0: not known). ``saves_when_due`` is False
-    where the framework saves by a schedule of its own. ``every`` is as in :class:`~spotwright.checkpoint.Checkpoint`.
+    ``step`` is the number of optimizer steps that are done, ``total`` their total (0: unknown). ``saves_when_due`` is False
+    if the framework saves by its own schedule. ``every`` is as in :class:`~spotwright.checkpoint.Checkpoint`.
     ``is_replicated`` says that each rank has the whole model: rank 0, which writes, then saves alone where others are dead.
     """
 
@@ -109,7 +109,7 @@ class AttendedTraining:
     def fail_save(self, problem: str, *, saved_before: bool) -> None:
         """Say that a save of the present step has failed: the training goes on. Ends the process with 143 if SIGTERM has come.
 
-        ``problem`` is a sentence for people; empty in a rank that only hears of it. Raises :class:`SaveFailed` if nothing was
+        ``problem`` is a sentence for people; empty in a rank that is only notified. Raises :class:`SaveFailed` if no state was
         saved before: a place that cannot be written should be noticed in the first minute.
         """
         if self._termination.terminated:
@@ -119,7 +119,7 @@ class AttendedTraining:
             end = "the training goes on, and the checkpoint before it counts"
         else:
             self._agreement.saved()
-            raise SaveFailed(f"{problem or 'another rank cannot save'}; nothing was saved before")
+            raise SaveFailed(f"{problem or 'another rank cannot save'}; no earlier save exists")
         if problem:
             _warn("%s; %s", problem, end)
         self.end_save(committed=False)

@@ -116,7 +116,7 @@ class Checkpoint:
     # -- loading
 
     def load(self, default: Any = None) -> Any:
-        """Return the newest whole state, or ``default`` if nothing was saved yet.
+        """Return the newest whole state, or ``default`` before the first save.
 
         From now on this attempt is the writer, and saves of older attempts are refused; SIGTERM and notices are handled. Raises
         :class:`BrokenCheckpoint` if there are saves and none of them is whole, :class:`OtherProgram` for a save of another
@@ -185,7 +185,7 @@ class Checkpoint:
 
         ``state`` is the state after the step, or a function that returns it and is called only for a save: put slow work there.
         After SIGTERM this does not return: the process saves and exits with 143. A save that fails is logged, and tried again
-        when the next one is due, unless nothing was saved before. With a ``group``, a save that is merely due copies the state
+        when the next one is due, unless it is the first save. With a ``group``, a save that is merely due copies the state
         and is written in a thread, one at a time: ``True`` says then that it has begun, and what it raises comes from a later
         call, on every rank. Saves after a notice or SIGTERM, the first and the last one are committed when this returns. Raises
         :class:`StaleWriter` and :class:`UnstorableState`.
@@ -215,7 +215,7 @@ class Checkpoint:
 
         A save in the middle of a step belongs to the steps that were ended: the next attempt does this step again, from this
         state. Raises :class:`SaveFailed` if it could not be written, and the errors of :meth:`step_done`. Does nothing in a
-        process that is no writer.
+        process that is not a writer.
         """
         self._begin()
         self._saves_by_hand = True
@@ -268,7 +268,7 @@ class Checkpoint:
     def on_notice(self, callback: Callable[[Notice | None], object]) -> None:
         """Call back with each notice of the node, and with ``None`` after its withdrawal.
 
-        The callback runs in a thread of its own, while a step is under way: log, or set a flag, but save in the loop.
+        The callback runs in a separate thread, while a step is under way: log, or set a flag, but save in the loop.
         """
         self._handle_signals()
         self._termination.add_callback(callback)
@@ -332,7 +332,7 @@ class Checkpoint:
                 self._register(self._hook)
 
     def _register(self, hook: PodHook) -> None:
-        """Let the pod's preStop hook wait for a save after its notice, unless there is nothing to save then."""
+        """Let the pod's preStop hook wait for a save after its notice, if there is something to save."""
         if problem := hook.register():
             _warn("%s", problem)
 
@@ -388,7 +388,7 @@ class Checkpoint:
             raise ended.error
 
     def _close_ranks(self) -> None:
-        """End what the ranks do together; the error of a save in a thread that nobody has heard of is logged."""
+        """End what the ranks do together; the error of a save in a thread that was not reported is logged."""
         if self._ranks is not None:
             self._ranks.close(self._termination.seconds_left())
             if (ended := self._ranks.take_ended()) is not None and ended.error is not None:

@@ -9,11 +9,11 @@
         dcp.load(state, storage_reader=reader)
     dcp.save(state, storage_writer=StoreWriter())  # or dcp.async_save
 
-Every rank writes one shard, a state file of its own, and rank 0 commits all of them with one entry of the log: a save is whole or
+Every rank writes one shard, a separate state file, and rank 0 commits all of them with one entry of the log: a save is whole or
 absent, whatever is killed when. Rank 0 claims the place at its first save; its token is in the name of each shard, and a save of
 an older attempt is refused with :class:`StaleWriter` (DCP raises a ``CheckpointException`` that holds it). The entry's state file
-is the layout (:mod:`spotwright.checkpoint.shard_layout`). DCP's own writer pickles it, and the values that are no tensors; here
-both are JSON with the bytes of arrays beside it (:mod:`spotwright.checkpoint.encoding`), and nothing is unpickled.
+is the layout (:mod:`spotwright.checkpoint.shard_layout`). Metadata and non-tensor values are stored as JSON with the bytes of
+arrays beside it (:mod:`spotwright.checkpoint.encoding`) instead of DCP's pickles, so loading never unpickles.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _attempt_at(
 
 @dataclass(frozen=True)
 class _Task:
-    """What rank 0 tells a rank with its plan: its number, that of the save, and the claim under which it writes."""
+    """What rank 0 sends a rank with its plan: its number, the save's number, and the claim under which it writes."""
 
     rank: int
     count: int
@@ -104,7 +104,7 @@ class _Task:
 
 
 class StoreWriter(StorageWriter):
-    """Saves shards at a place; the arguments are those of :class:`spotwright.checkpoint.Checkpoint`.
+    """Saves shards at a place; the arguments are as for :class:`spotwright.checkpoint.Checkpoint`.
 
     Every node must reach the place: a volume that all of them mount, or an object store. All writers of a process for one place
     are one attempt, with one claim.
@@ -201,7 +201,7 @@ class StoreWriter(StorageWriter):
         return True
 
     def __reduce__(self) -> Any:
-        """Tell the process of an asynchronous save what it is to do; it is an attempt of its own."""
+        """Pass the task to the process of an asynchronous save, which is a separate attempt."""
         self.attempt.saved = True
         return _writer_at, (self._place, self._settings, self.attempt.loaded)
 
@@ -240,7 +240,7 @@ class _Reader(StorageReader):
         manager = self.attempt.manager
         entry = self._only or next(manager.log.saves(), None)
         if entry is None:
-            raise BrokenCheckpoint(f"{manager.store.place}: nothing was saved here yet; ask has_save() first")
+            raise BrokenCheckpoint(f"{manager.store.place}: no save here yet; ask has_save() first")
         self._open(entry)
         return self._layout.metadata
 
@@ -320,7 +320,7 @@ class _Reader(StorageReader):
 
 
 class StoreReader(_Reader):
-    """Loads the newest save of a place; the arguments are those of :class:`StoreWriter`.
+    """Loads the newest save of a place; the arguments are as for :class:`StoreWriter`.
 
     A process reads a place with one reader, from which its training goes on. A second one raises :class:`PlaceError` after the
     first has loaded or a save was made, because it would be another training's; ``again`` reads in the same training.
@@ -358,7 +358,7 @@ def _give(planner: LoadPlanner, item: ReadItem, value: Any) -> None:
     """Put a value into the state of DCP's planner, whose ``load_bytes`` would unpickle it."""
     name = item.dest_index.fqn
     if not isinstance(planner, DefaultLoadPlanner):
-        raise UnstorableState(f"{name}: is no tensor, and {type(planner).__name__} takes its bytes only")
+        raise UnstorableState(f"{name}: not a tensor, and {type(planner).__name__} takes its bytes only")
     if planner.flatten_state_dict:
         from torch.distributed.checkpoint._traverse import set_element
 

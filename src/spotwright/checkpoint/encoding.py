@@ -47,7 +47,7 @@ class Described:
 
 
 def describe(value: Any, refuse: Refuse) -> Described | None:
-    """Return the bytes and the description of an array, without a copy if possible; ``None`` if the value is no array."""
+    """Return the bytes and the description of an array, without a copy if possible; ``None`` for other values."""
     if isinstance(value, array):
         return Described("array.array", {"type": value.typecode}, memoryview(value))
     numpy = sys.modules.get("numpy")
@@ -104,7 +104,7 @@ def _dtype(dtype: Any, refuse: Refuse) -> Any:
         formats, offsets = [_dtype(field[0], refuse) for field in fields], [field[1] for field in fields]
         titles = [field[2] if len(field) > 2 else None for field in fields]
         if not all(title is None or isinstance(title, str) for title in titles):
-            raise refuse(f"an array of dtype {dtype}, whose fields have titles that are no text, cannot be stored")
+            raise refuse(f"an array of dtype {dtype}, whose fields have titles other than text, cannot be stored")
         facts = {"names": list(dtype.names), "formats": formats, "offsets": offsets, "size": dtype.itemsize}
         return {**facts, "titles": titles} if any(titles) else facts
     if dtype.isbuiltin == 2:  # registered by another package, such as bfloat16

@@ -6,7 +6,7 @@
     └── CheckpointError           base of all below
         ├── PlaceError            the place cannot be used: not writable, no credentials, a package missing
         ├── SaveFailed            this save failed (a full disk, a network); the checkpoint before it is untouched: try again
-        ├── StaleWriter           another attempt has taken over: stop at once and save nothing more
+        ├── StaleWriter           another attempt has taken over: stop at once without saving
         ├── UnstorableState       the state holds a value that cannot be stored; the message gives its path in the state
         ├── OtherProgram          the place holds a checkpoint of another program, or of a newer Spotwright: name another place
         ├── BrokenCheckpoint      the place holds saves, and none of them is whole
@@ -34,7 +34,7 @@ class CheckpointError(SpotwrightError):
 
 
 class PlaceError(CheckpointError):
-    """The place for checkpoints cannot be used; nothing was changed there."""
+    """The place for checkpoints cannot be used; it was left unchanged."""
 
 
 class SaveFailed(CheckpointError):

@@ -1,6 +1,6 @@
 """Files and folders as values of a state: for libraries that write only to a path, and for logs and samples.
 
-They are stored with their content. Loading writes nothing; :meth:`~File.restore` writes the content to a path of the program's
+They are stored with their content. Loading does not write; :meth:`~File.restore` writes the content to a path of the program's
 choice. A name in a checkpoint never decides where a file is written: names are relative and stay below the target, where they are
 opened component by component, and no link is followed. The target is built beside its path and moved there when it is whole.
 """
@@ -27,7 +27,7 @@ Content = Callable[[int], Iterable[bytes]]
 
 _PIECE = 1 << 20
 _DEEPEST = 200  # levels of a folder: each of them is open while a file in the last one is written
-_NO_OTHER = os.O_NOFOLLOW | os.O_NONBLOCK  # nothing but a file is opened, and nothing is waited for
+_NO_OTHER = os.O_NOFOLLOW | os.O_NONBLOCK  # open only files, without waiting
 
 
 class File:
@@ -106,7 +106,7 @@ def encode_file(file: File, add: Add, refuse: Refuse) -> dict[str, Any]:
         return {"name": file.path, "x": file._executable, "b": add(lambda: map(memoryview, content()))}
     status = _status(file.path, refuse)
     if not stat.S_ISREG(status.st_mode):
-        raise refuse(f"{file.path} is no file")
+        raise refuse(f"{file.path} is not a file")
     executable = bool(status.st_mode & stat.S_IXUSR)
     return {"name": os.path.basename(file.path), "x": executable, "b": add(lambda: _read(file.path, refuse))}
 
@@ -125,7 +125,7 @@ def encode_directory(directory: Directory, add: Add, refuse: Refuse) -> dict[str
         entries = [_encode_loaded(entry, directory._content, add) for entry in directory._loaded]
         return {"name": directory.path, "entries": entries}
     if not stat.S_ISDIR(_status(directory.path, refuse).st_mode):
-        raise refuse(f"{directory.path} is no folder")
+        raise refuse(f"{directory.path} is not a folder")
     entries = list(_walk(directory.path, add, refuse))
     return {"name": os.path.basename(os.path.abspath(directory.path)), "entries": entries}
 
@@ -157,10 +157,10 @@ def decode_directory(node: dict[str, Any], content: Content) -> Directory:
 
 
 def _named(node: dict[str, Any]) -> str:
-    """The name of a stored file or folder, which is only told."""
+    """The name of a stored file or folder, for messages only."""
     name = node["name"]
     if not isinstance(name, str):
-        raise BrokenCheckpoint(f"a name in the checkpoint is no text: {_shown(name)}")
+        raise BrokenCheckpoint(f"a name in the checkpoint is not text: {_shown(name)}")
     return name
 
 
@@ -193,7 +193,7 @@ def _read(path: str, refuse: Refuse, *, follows: bool = True) -> Iterator[memory
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if follows else _NO_OTHER)), "rb", buffering=0) as file:
             if not (follows or stat.S_ISREG(os.fstat(file.fileno()).st_mode)):
-                raise refuse(f"{path} is no file any more")
+                raise refuse(f"{path} is no longer a file")
             while piece := file.read(_PIECE):
                 yield memoryview(piece)
     except OSError as error:

@@ -54,7 +54,7 @@ class FolderSaves:
 
         If it is, call :meth:`AttendedTraining.end_save`; otherwise the training knows that the save has failed.
         ``is_independent`` says that ``write`` waits for no other process, so that all can go on after a failure. Raises
-        :class:`StaleWriter`, and :class:`SaveFailed` if nothing was saved before, or others wait inside ``write``.
+        :class:`StaleWriter`, and :class:`SaveFailed` if it is the first save, or others wait inside ``write``.
         """
         try:
             return self._save(step, write, facts, is_independent=is_independent)

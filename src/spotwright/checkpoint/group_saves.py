@@ -64,7 +64,7 @@ class GroupSaves:
         self._copy: Any = None  # of the whole state
         self._thread: SaveInThread | None = None
         self._ended: SaveInThread | None = None
-        self._told: SharedSave | None = None  # the last save whose end this rank has told to all
+        self._told: SharedSave | None = None  # the last save whose end this rank has sent to all
         self.agreement.is_writing = lambda: self.is_writing and not self._is_late
 
     def claim(self, hazard: float | None) -> Hazard:
@@ -157,7 +157,7 @@ class GroupSaves:
         """Save with the ranks of :attr:`SaveCoordinator.savers`. ``left`` returns the seconds until this rank's end.
 
         With ``later`` this returns ``False`` when the state is copied, unless the save cannot be made in a thread;
-        :meth:`take_ended` tells what has become of it. If no value of the state is a ``DTensor``, the first of these ranks saves
+        :meth:`take_ended` returns its outcome. If no value of the state is a ``DTensor``, the first of these ranks saves
         it alone, and another one if that is silent. ``state`` is called on ranks that write; the first time on all. Raises
         :class:`SaveFailed` on all ranks alike.
         """
@@ -207,7 +207,7 @@ class GroupSaves:
         return lambda: self._follow(save, own, None if later else state, facts)
 
     def _save_shard(self, save: SharedSave, shard: RankShard, facts: Mapping[str, Any], began: float) -> None:
-        """Write this rank's shard, and commit those of all ranks in the first one."""
+        """Write this rank's shard; the first rank commits all shards."""
         manager = self._manager
         with save.telling_errors():
             if self.rank != save.first:

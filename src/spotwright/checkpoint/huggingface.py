@@ -16,7 +16,7 @@ that Python's ``tempfile`` makes.
 
 transformers gives a callback neither the trainer nor a word before it looks for a checkpoint, and refuses
 ``resume_from_checkpoint=True`` without one (``Trainer.train`` in ``transformers/trainer.py``). Therefore this module puts a
-function before ``Trainer.train``. It does nothing for trainers without a :class:`SpotCallback`.
+function before ``Trainer.train``. It leaves trainers alone without a :class:`SpotCallback`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _OWN_PLACE = (
 class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not there when types are checked
     """The callback for ``Trainer(callbacks=[SpotCallback()])``.
 
-    - ``every`` is the seconds between two saves beside those of ``save_strategy``; by default there are none.
+    - ``every`` is the seconds between two saves beside ``save_strategy``; by default none.
     - ``again`` lets another ``Trainer`` of this process go on with the work of the first one in an ``output_dir``. Without it,
       the second one that resumes there raises; ``train`` of the same ``Trainer`` goes on.
 

@@ -35,7 +35,7 @@ def train(
 ) -> lightgbm.Booster:
     """Boost up to ``num_boost_round`` rounds, including those before an interruption.
 
-    ``options`` are those of ``lightgbm.train``. The memory of its callbacks, such as the best round of early stopping, begins
+    ``options`` are as for ``lightgbm.train``. The memory of its callbacks, such as the best round of early stopping, begins
     anew with each attempt.
     """
     state = ckpt.load()

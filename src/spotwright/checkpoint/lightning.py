@@ -75,7 +75,7 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
 
     It serves every callback that saves. Checkpoints are loaded without running code from them, unless
     ``fit(weights_only=False)`` allows it. Addresses of object stores are left to Lightning. Raises :class:`SaveFailed` if the
-    place cannot be written to, as on a full disk; nothing of that checkpoint stays.
+    place cannot be written to, as on a full disk; that checkpoint is removed.
     """
 
     check: Callable[[Path], None] = staticmethod(lambda _: None)
@@ -104,7 +104,7 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
         for left in place.parent.glob(f"*{_PART}"):
             with suppress(OSError):
                 if _PART_NAME.fullmatch(left.name) and left.stat().st_mtime < now - _LEFT_AFTER:
-                    left.unlink()  # whoever wrote it has ended; if not, its checkpoint will not count
+                    left.unlink()  # its writer has ended; if not, its checkpoint will not count
         folder = os.open(place.parent, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)
@@ -113,7 +113,7 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
         """Let a file take its place; a process that was frozen just before puts back what another attempt has put there."""
         self.check(place)
         kept = _new_part(place)
-        with suppress(OSError):  # nothing is there, or the file system has no links
+        with suppress(OSError):  # no file there, or a file system without links
             os.link(place, kept)
         os.replace(part, place)
         try:
@@ -146,7 +146,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
     - ``keep`` is the number of checkpoints to keep, the newest ones.
 
     ``fit(ckpt_path="last")`` finds its newest checkpoint, and begins anew without one. A save that finds no room on the disk is
-    logged, and the training goes on, unless nothing was saved before. Raises :class:`PlaceError` if the folder
+    logged, and the training goes on, unless it is the first save. Raises :class:`PlaceError` if the folder
     cannot be used.
     """
 
@@ -284,13 +284,13 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         self._loaded = json.loads(bytes(states[trainer.global_rank % len(states)].numpy()))
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
-        """Stop handling SIGTERM and notices. Saves nothing: the step under way is half done."""
+        """Stop handling SIGTERM and notices. It does not save: the step under way is half done."""
         if self._training is not None:
             self._training.abandon()
         elif isinstance(exception, RuntimeError) and "state_dict" in str(exception):  # of torch's load_state_dict
             exception.add_note(
                 f"{self.ckpt_path or self._folder}: is the checkpoint of a model with other parameters: name another place, or "
-                "remove this file; nothing in it was changed"
+                "remove this file; it was left unchanged"
             )
         self._close()
 
@@ -328,7 +328,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             _warn("%s: the last metrics could not be kept (%s)", self._folder, error)
 
     def _put_metrics_back(self, trainer: Any) -> None:
-        """Give ``trainer.callback_metrics`` what was kept; nothing was, if a kill came before the end of the last validation."""
+        """Give ``trainer.callback_metrics`` what was kept, if no kill came before the end of the last validation."""
         try:
             kept = json.loads((self._folder / _METRICS).read_bytes())
         except (OSError, ValueError):
@@ -353,9 +353,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         loop, loaded, self._loaded = trainer.fit_loop, self._loaded, None
         loaders = loop._combined_loader.flattened  # noqa: SLF001  # Lightning has no other name for what it iterates
         self._ordered_epoch = trainer.current_epoch
-        if any(
-            hasattr(loader, "state_dict") for loader in loaders
-        ):  # it has a position of its own, which Lightning keeps
+        if any(hasattr(loader, "state_dict") for loader in loaders):  # Lightning keeps its position
             if loaded is not None:
                 random_states.put_back(loaded["now"])
             return

@@ -6,7 +6,7 @@ torn, and is moved aside under a name that no framework takes for a checkpoint. 
 
 A process claims the place first. A process of an earlier attempt that still runs finds the claim before its next save, and
 stops. One that was frozen in the middle of a save may write on before it finds the claim. So each attempt fills folders below
-one of its own, and a folder that is whole is moved to its place.
+its own folder, and a whole folder is moved to its place.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _REPLACED = "replaced-"  # beginning of the name of a folder there whose place a
 _CLAIMS = "spotwright-claims"  # the folder of the claims, beside the checkpoints
 _LARGEST_MARK = 16 << 20  # bytes; a mark of 100,000 files has 10 MB
 _MOST_SHAPES = 20_000  # parameters whose shapes are in a mark, about 100 bytes each
-_MOST_TOLD = 3  # differences of two models that a message tells
+_MOST_TOLD = 3  # differences of two models that a message names
 
 
 def folder_at(place: str | os.PathLike[str] | None = None, name: str = "") -> Path:
@@ -92,7 +92,7 @@ def mark_whole(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def unmark(folder: Path) -> None:
-    """Take the mark from a folder that is about to be filled again; does nothing where there is none."""
+    """Take the mark from a folder that is about to be filled again, if it has one."""
     (folder / MARK).unlink(missing_ok=True)
 
 
@@ -136,7 +136,7 @@ def model_facts(models: Iterable[Any]) -> dict[str, Any]:
 
 
 def check_one_place(place: Path, steps: Sequence[int]) -> None:
-    """Raise :class:`PlaceError` if ranks see other checkpoints, because each has a folder of its own.
+    """Raise :class:`PlaceError` if ranks see other checkpoints, because each has its own folder.
 
     ``steps`` has the step of the newest checkpoint that each rank sees; 0 for none.
     """
@@ -183,7 +183,7 @@ class MarkedFolders:
         return moved
 
     def check(self) -> None:
-        """Raise :class:`StaleWriter` if another attempt has taken over. Only the process that has claimed the place can tell."""
+        """Raise :class:`StaleWriter` if another attempt has taken over. Only the process that has claimed the place knows."""
         if self._claims.claim is not None:
             self._claims.check()
 
@@ -192,7 +192,7 @@ class MarkedFolders:
         moved: list[str] = []
         for writer in sorted(self.place.glob(f"{_WRITING}*")):
             for folder in sorted(writer.glob(f"{_REPLACED}{self.prefix}*")):
-                with suppress(OSError):  # its place is taken
+                with suppress(OSError):  # its place is in use
                     os.rename(folder, self.place / folder.name.removeprefix(_REPLACED))
             moved += [
                 f"{folder.name} is torn (its save did not end); it is {self._move_aside(folder).name} now"
@@ -249,7 +249,7 @@ class MarkedFolders:
         if facts.get("model", model["model"]) != model["model"]:
             raise OtherProgram(
                 f"{found}: is the checkpoint of a model with other parameters{_differences(facts, model)}: name another place, "
-                "or remove this folder; nothing in it was changed"
+                "or remove this folder; it was left unchanged"
             )
         if facts.get("processes", processes) != processes:
             import logging
@@ -300,7 +300,7 @@ class MarkedFolders:
 
 
 def _differences(saved: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-    """What differs between two models, in brackets for a message; empty if their marks do not tell."""
+    """What differs between two models, in brackets for a message; empty if their marks do not show it."""
     there: dict[str, Any] = {}
     here: dict[str, Any] = {}
     for value, into in ((saved, there), (model, here)):
@@ -329,7 +329,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
-    """The mark of a folder; ``None`` if there is none, or it is not one."""
+    """The mark of a folder; ``None`` if it is missing or invalid."""
     import json
 
     try:

@@ -1,7 +1,7 @@
-"""One training of a process has a place: a second one there would find the first one's end, train nothing, and look finished.
+"""One training of a process has a place: a second one there would find the first one's end, skip training, and look finished.
 
 Folds, stages and loops over settings run several trainings in one process. Each needs its own place, so the second claim of a
-place raises, unless its caller says that it goes on with the first one's work. Attempts are processes of their own and claim
+place raises, unless its caller says that it goes on with the first one's work. Attempts are separate processes and claim
 freely. So does a training whose place was removed meanwhile.
 """
 

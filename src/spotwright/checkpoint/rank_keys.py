@@ -1,6 +1,6 @@
 """Keys through which the ranks of a training talk, without a collective: each is written once, by one of them, and seen by all.
 
-They are in the store of the process group, which PyTorch has for every group that it makes itself, or where there is none, small
+They are in the store of the process group, which PyTorch has for every group that it makes itself, or without one, small
 files in the place of the checkpoints, where only one rank can create a file.
 """
 
@@ -56,7 +56,7 @@ class Keys(Protocol):
         """Wait for an event; ``None`` after :meth:`close`."""
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove keys that nobody reads any more."""
+        """Remove keys that are no longer read."""
 
     def close(self) -> None:
         """Let :meth:`next_event` return."""
@@ -87,10 +87,10 @@ class _Call:
 
 
 class GroupKeys:
-    """Keys in the store of a process group, by two clients of its own: one that waits, which locks it, and one that talks.
+    """Keys in the store of a process group, by two own clients: one that waits, which locks it, and one that talks.
 
     A wait that ends by its time-out writes warnings to the standard error (``TCPStore`` in ``torch/csrc/distributed/c10d``), so
-    each rank waits for a key of its own without one, which the maker of an event sets.
+    each rank waits for its own key without one, which the maker of an event sets.
     """
 
     def __init__(self, store: dist.Store, prefix: str, rank: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Tells a write that the file system has refused, as on a full disk, from any other error of a framework's save.
+"""Distinguishes a write refused by the file system, as on a full disk, from other errors of a framework's save.
 
 Libraries hide the error of the operating system: safetensors writes it into the text of one of its own (``SafetensorError`` in
 its ``bindings/python/src/lib.rs``), and ``torch.save`` with a path drops it (``caffe2/serialize/inline_container.cc``).

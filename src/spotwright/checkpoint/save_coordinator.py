@@ -3,7 +3,7 @@
 A thread in each rank waits for the next *event*. The rank that asks for a save makes the event; then every thread publishes the
 first step at whose end its rank can save, and the one that asked decides: the highest of them. A main thread holds only where it
 would pass its own published step before the decision, so that no rank is beyond the step when it is known. A rank that does not
-publish in time (it is frozen, or dead) lets the decision be that nobody saves; only where some ranks hold the whole state by
+publish in time (it is frozen, or dead) makes the decision that no rank saves; only where some ranks hold the whole state by
 themselves do those save without it. Each decision is one write that only one rank can make, so it is the same for all.
 
 The ranks talk through *keys* that are written once: in the store of the process group, or where it has none, in the place of the
@@ -50,7 +50,7 @@ _log = logging.getLogger("spotwright.checkpoint")
 
 
 class _Decision:
-    """Which ranks save, and at which step. ``step`` is ``None`` for the next one of each; nobody saves without ``ranks``."""
+    """Which ranks save, and at which step. ``step`` is ``None`` for the next one of each; without ``ranks`` none saves."""
 
     __slots__ = ("ranks", "reason", "step")
 
@@ -59,7 +59,7 @@ class _Decision:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether nobody saves because some ranks do not answer, which may be over soon."""
+        """Whether no rank saves because some ranks do not answer, which may be over soon."""
         return not self.ranks and self.reason.startswith("ranks ")
 
     def to_bytes(self) -> bytes:
@@ -92,13 +92,13 @@ class SaveCoordinator:
     def __init__(self, keys: Keys | None, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self.why = ""
-        """Why the save is due: the words of the rank that asked first."""
+        """Why the save is due: the reason of the rank that asked first."""
         self.needed: Callable[[], float] = lambda: 0.0
-        """Seconds that this rank reserves for a save. If the most of any rank is not left any more, nobody saves."""
+        """Seconds that this rank reserves for a save. If less than any rank's need is left, none saves."""
         self.replicas: Sequence[Sequence[int]] = ()
         """Sets of ranks of which each holds the whole state: one such set saves alone where other ranks are dead."""
         self.savers: Sequence[int] = range(size)
-        """The ranks of the save that :meth:`step_done` has told, until :meth:`saved`: all, or one set of :attr:`replicas`."""
+        """The ranks of the save that :meth:`step_done` has returned, until :meth:`saved`: all, or one set of :attr:`replicas`."""
         self.is_writing: Callable[[], bool] = lambda: False
         """Whether a save of this rank is under way in another thread, which a rank that is blocked ends before itself."""
         self.on_missing: Callable[[], None] = lambda: None
@@ -108,7 +108,7 @@ class SaveCoordinator:
         self.reason = ""
         """Why the last round was decided against a save; empty after one that was decided for it."""
         self._keys = keys
-        self._condition = threading.Condition()  # its lock may be taken again in a signal handler
+        self._condition = threading.Condition()  # its lock may be acquired again in a signal handler
         self._done: int | None = None
         self._calls = 0  # of step_done
         self._called_at: float | None = None
@@ -146,7 +146,7 @@ class SaveCoordinator:
         ``group`` defaults to the group of all ranks. Without any, or with one rank, each :meth:`ask` is granted at the next step.
         ``store`` is the place of the checkpoints, which all ranks use if one of them cannot use the store of the group. Call it
         again after the process group was destroyed and made again. Raises :class:`CheckpointError`, on all ranks alike, if there
-        is no store at all.
+        is no store.
         """
         if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(group) <= 1:
             return cls(None, 0, 1)
@@ -182,10 +182,10 @@ class SaveCoordinator:
             self._wish = (why, ends)
             self._hurried = self._keys is not None and not self._saving and math.isfinite(left)
             if not self._saving:
-                self._asks.put(True)  # in a signal handler nothing else may wake a thread
+                self._asks.put(True)  # in a signal handler only this may wake a thread
 
     def _answer_asks(self, keys: Keys) -> None:
-        """Make an event of each wish, in a thread of its own, as the other one waits."""
+        """Make an event of each wish, in a separate thread, as the other one waits."""
         try:
             while self._asks.get():
                 self._announce(keys)
@@ -390,7 +390,7 @@ class SaveCoordinator:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the save that :meth:`step_done` has told was asked for because a rank's end is near.
+        """Whether the save that :meth:`step_done` has returned was asked for because a rank's end is near.
 
         It is that of the first rank that has asked, or of this one.
         """
@@ -398,13 +398,13 @@ class SaveCoordinator:
 
     @property
     def keys(self) -> Keys | None:
-        """The keys of these ranks, for what a save tells; ``None`` for one rank."""
+        """The keys of these ranks, for the messages of a save; ``None`` for one rank."""
         return self._keys
 
     def begin_save(self) -> str:
         """Return a name for keys of the save that begins, the same on all its ranks.
 
-        It is the save which :meth:`step_done` has told, or one that all ranks make at a step that they know without it.
+        It is the save which :meth:`step_done` has returned, or one that all ranks make at a step that they know without it.
         """
         with self._condition:
             if self._saving is not None:
@@ -512,7 +512,7 @@ class SaveCoordinator:
         """Remove the keys of earlier events that no rank reads any more, if this rank has asked for this one.
 
         A decision of all ranks says that each has taken part in every event before it. A few are kept: a thread that has chosen
-        the number of its next event must find that taken, however late it makes the event.
+        the number of its next event must find that used, however late it makes the event.
         """
         is_mine = event["rank"] == self.rank
         old: list[str] = []
@@ -579,7 +579,7 @@ def _common_name(group: Any) -> str:
 def _keys_of_group(group: Any, prefix: str, rank: int, size: int) -> tuple[GroupKeys | None, str]:
     """Return keys in the store of the process group, and in words why not all ranks have such keys; empty if they have.
 
-    A rank that used other keys than the rest would let every decision be that nobody saves.
+    A rank that used other keys than the rest would make every decision that no rank saves.
     """
     keys, problem = None, ""
     try:

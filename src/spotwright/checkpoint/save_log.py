@@ -8,7 +8,7 @@ a late save of an older attempt count after its successor's claim.
 A claim also names the save that it is based on (``base``). Entries that an older attempt completes between the two are ignored.
 Claims are kept, as they are small: an older attempt that has been suspended would write its next entry at their number.
 
-An entry contains its checksum. A cut entry was never committed; its number stays taken.
+An entry contains its checksum. A cut entry was never committed; its number stays used.
 
 The entry of a sharded save also names its shards, one for each rank that wrote something, each with its size and the checksum of
 its table (:mod:`spotwright.checkpoint.state_file`). So all shards are committed by one entry, or none of them.
@@ -78,7 +78,7 @@ class SaveLog:
         self._store = store
         self.claim: LogEntry | None = None
         self._cached: dict[int, LogEntry] = {}
-        self._last = 0  # the highest number that is surely taken
+        self._last = 0  # the highest number that is surely used
         self._doubtful = 0  # the number of an entry of ours that failed
 
     @property
@@ -140,7 +140,7 @@ class SaveLog:
                 if not ours and not (existing is None and number == self._doubtful):
                     raise self._stale(number)
                 if existing is None or existing.state != data["state"]:
-                    self._last = number  # the rest of a failed entry, whose number stays taken
+                    self._last = number  # the rest of a failed entry, whose number stays used
                     continue
             self._last = number  # also where a client retried and met its own first try
             return LogEntry(number, data)
@@ -200,7 +200,7 @@ class SaveLog:
             yield from (save for save in pending if save.token == number)
             base = entry.data["base"]
             if base not in numbers:
-                return  # there was no base, or it has been removed, and all older saves with it
+                return  # no base, or it has been removed with all older saves
             pending, below = [], base + 1
 
     def _read(self, number: int) -> LogEntry | None:
@@ -290,6 +290,6 @@ def _numbers_in(names: list[str]) -> list[int]:
 
 
 def _claimed_at(name: str) -> int:
-    """Return the token in the name of a state file; a number above all tokens if there is none, so that the file stays."""
+    """Return the token in the name of a state file; without one a number above all tokens, so that the file stays."""
     token = name.split("-")[1]
     return int(token) if token.isascii() and token.isdecimal() else 1 << 62

@@ -79,9 +79,7 @@ class SaveManager:
         taken, lived = (0, 0.0)
         prior = Hazard(hazard)
         last = next(self.log.saves(), None)
-        with suppress(
-            KeyError, TypeError, ValueError
-        ):  # an entry that others have written: nothing is known of the past
+        with suppress(KeyError, TypeError, ValueError):  # an entry from others: the past is unknown
             taken, lived = earlier.data["past"] if earlier else (0, 0.0)
             if last is not None and earlier is not None and last.token == earlier.number:
                 lived += prior.exposure(last.data["age"])
@@ -103,7 +101,7 @@ class SaveManager:
     def save(self, state: Any, facts: Mapping[str, Any]) -> LogEntry:
         """Save a state. ``facts`` go into its entry, with the duration of the save.
 
-        Raises :class:`StaleWriter` if another attempt has taken over, where possible before anything is written.
+        Raises :class:`StaleWriter` if another attempt has taken over, if possible before it writes.
         """
         began = time.monotonic()
         with self._alone:

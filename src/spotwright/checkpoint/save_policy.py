@@ -63,8 +63,8 @@ class Hazard:
     """The rate of interruptions: a prior rate, corrected by the interruptions of earlier attempts.
 
     ``interrupt_every`` is the pool's mean time between interruptions (s); ``inf``: never; ``None``: not known. ``taken`` is
-    the number of earlier attempts of this work that were taken after their first save, ``lived`` the number that the prior rate
-    predicts for the time that they lived.
+    the number of earlier attempts of this work that were interrupted after their first save, ``lived`` the number that the prior
+    rate predicts for the time that they lived.
     """
 
     __slots__ = ("interrupt_every", "lived", "taken")
@@ -172,11 +172,11 @@ class SavePolicy:
         if self.every is not None:
             return f"Saves after every {_seconds(self.every)} of work, as set by `every`."
         if self.cost is None:
-            return "Saves after the first step, to measure the cost of a save; nothing has been measured yet."
+            return "Saves after the first step, to measure the cost of a save; not measured yet."
         rate, left = self.hazard.rate(age), unannounced(self.hazard.rate(age), notice_fits=self.notice_fits)
         every = optimum(self.cost, left)
         text = (
-            f"Saves after every {_seconds(every)} of work: a save costs {_seconds(self.cost)} and nodes are taken "
+            f"Saves after every {_seconds(every)} of work: a save costs {_seconds(self.cost)} and nodes are reclaimed "
             f"{_how_often(rate)} ({self._source(age)})"
         )
         if self.notice_fits:
@@ -198,7 +198,11 @@ class SavePolicy:
         else:
             source = f"the usual for a spot node after {_seconds(age)}"
         taken = self.hazard.taken
-        return f"{source}, and {taken} earlier attempt{'s were' if taken != 1 else ' was'} taken" if taken else source
+        return (
+            f"{source}, and {taken} earlier attempt{'s were' if taken != 1 else ' was'} interrupted"
+            if taken
+            else source
+        )
 
 
 def _median(values: deque[float]) -> float | None:

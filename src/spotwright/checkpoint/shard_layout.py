@@ -2,7 +2,7 @@
 
 A tensor is stored in chunks, boxes of it that one rank each has written (DCP's ``ChunkStorageMetadata``): the chunk's elements in
 C order, in pieces of 1 MiB with a checksum each. So a rank reads and checks the pieces that hold its part of a chunk, whatever
-the number of ranks was. Whoever can write to a place can write a layout: it is checked before anything is read by it.
+the number of ranks was. A layout is untrusted, like all files of a place: it is checked before anything is read by it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def _bytes_of(name: str, tensor: torch.Tensor) -> memoryview:
 
 
 def value_of(item: WriteItem, planner: SavePlanner) -> Any:
-    """Return the value of an item that is no tensor, as the encoding stores it."""
+    """Return the value of a non-tensor item, as the encoding stores it."""
     if not isinstance(planner, DefaultSavePlanner):
-        raise UnstorableState(f"{item.index.fqn}: is no tensor, and {type(planner).__name__} gives its bytes only")
+        raise UnstorableState(f"{item.index.fqn}: not a tensor, and {type(planner).__name__} gives its bytes only")
     return pack(planner.lookup_object(item.index))
 
 
@@ -73,7 +73,7 @@ def write_shard(
 ) -> tuple[Shard, dict[Any, int]]:
     """Write the shard of a rank: values in the form of :func:`value_of`, and tensors, each with a key and its name.
 
-    ``token`` and ``count`` are those of the attempt and of its save. Returns the shard, and by each key the number of its
+    ``token`` and ``count`` belong to the attempt and its save. Returns the shard, and by each key the number of its
     tensor's first blob there.
     """
     tree, blobs = encode(values)
@@ -119,7 +119,7 @@ def layout_of(metadata: Metadata, pieces: Mapping[Any, Piece], shards: list[Shar
 
 
 class Layout:
-    """The layout of a save in the terms of DCP. Raises :class:`BrokenCheckpoint` for anything that is none."""
+    """The layout of a save in the terms of DCP. Raises :class:`BrokenCheckpoint` for anything else."""
 
     def __init__(self, name: str, data: Any, shards: int) -> None:
         self._name, self._shards = name, shards
@@ -136,7 +136,7 @@ class Layout:
     def _tensor(self, name: str, facts: Mapping[str, Any]) -> TensorStorageMetadata:
         dtype = getattr(torch, facts["dtype"])
         if not isinstance(dtype, torch.dtype) or not _is_storable(dtype):
-            raise TypeError(f"{facts['dtype']} is no type of tensors")
+            raise TypeError(f"{facts['dtype']} is not a tensor type")
         size = _size(facts["size"])
         chunks = []
         for offsets, sizes, shard, first in facts["chunks"]:
@@ -154,7 +154,7 @@ class Layout:
 
     def _shard(self, number: Any) -> int:
         if _number(number) >= self._shards:
-            raise ValueError(f"there is no shard {number}")
+            raise ValueError(f"no shard {number}")
         return int(number)
 
     def chunk(self, name: str, offsets: Any) -> tuple[int, int, torch.Size, torch.dtype]:
@@ -183,7 +183,7 @@ def _is_tiled(whole: Sequence[int], boxes: Sequence[tuple[Sequence[int], Sequenc
 
 
 def _is_storable(dtype: torch.dtype) -> bool:
-    """Whether the elements are numbers; those of a quantized tensor mean nothing without its scale."""
+    """Whether the elements are numbers; a quantized tensor's have no meaning without its scale."""
     return dtype.is_floating_point or dtype.is_complex or dtype in _INTEGERS
 
 
@@ -195,7 +195,7 @@ def _size(values: Any) -> torch.Size:
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return value
 
 

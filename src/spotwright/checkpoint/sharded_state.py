@@ -1,8 +1,8 @@
 """A state whose tensors are on all ranks of a group: what each rank saves of it, copied or not, and how it is loaded.
 
 A ``DTensor`` is stored in chunks, each by one of the ranks that have it; a tensor that all ranks have is stored once, by the
-first of them; of all other values those of the first rank count. Which rank stores what follows from the tensors' meshes alone,
-so no rank has to ask another one. The stored form is that of :mod:`spotwright.checkpoint.dcp`, by whose reader it is loaded.
+first of them; for all other values the first rank's count. Which rank stores what follows from the tensors' meshes alone,
+so no rank has to ask another one. It has the stored form of :mod:`spotwright.checkpoint.dcp`, whose reader loads it.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def load_sharded(manager: SaveManager, entry: LogEntry, state: Any, group: Any =
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     try:
         dcp.load(parts, process_group=group, no_dist=not is_distributed, storage_reader=reader, planner=planner)
-    except dcp.CheckpointException as error:  # it holds those of the ranks
+    except dcp.CheckpointException as error:  # it holds the ranks' errors
         raise next((failure for failure, _ in error.failures.values()), error) from error
     _put(state, parts[_STATE])
     return parts.get(own)
@@ -149,7 +149,7 @@ def load_sharded(manager: SaveManager, entry: LogEntry, state: Any, group: Any =
 def copied(value: Any, old: Any = None, known: dict[int, Any] | None = None) -> Any:
     """Return a copy of a value in the memory of the processor, which later steps of the training do not change.
 
-    ``old`` is a copy that nobody needs any more; its tensors' and arrays' memory is used again where they fit: the system takes
+    ``old`` is an unneeded copy; its tensors' and arrays' memory is used again where they fit: the system takes
     longer to give new memory than to fill it. What is twice in the value is copied once: ``known`` has what was copied, as for
     :func:`copy.deepcopy`, and what was used again.
     """
@@ -223,7 +223,7 @@ def _without_tensors(value: Any, path: str, tensors: dict[str, Any]) -> Any:
 
 
 def _check_model(place: str, tensors: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-    """Refuse a state whose tensors are not those of the save."""
+    """Refuse a state whose tensors differ from the save's."""
     saved = {name: facts.size for name, facts in metadata.items() if isinstance(facts, TensorStorageMetadata)}
     problems = [f"{name} is not in the checkpoint" for name in tensors if name not in saved]
     problems += [f"{name} is only in the checkpoint" for name in saved if name not in tensors]
@@ -241,7 +241,7 @@ def _check_model(place: str, tensors: Mapping[str, Any], metadata: Mapping[str, 
 
 
 def _put(state: Any, saved: Any) -> None:
-    """Put the saved values that are no tensors into a state."""
+    """Put the saved non-tensor values into a state."""
     for key, value in saved.items() if isinstance(saved, dict) else enumerate(saved):
         if isinstance(value, dict) and _SHARDED in value:
             continue

@@ -1,7 +1,7 @@
-"""One save that several ranks make together: what they tell one another, in the main thread or in another one.
+"""One save that several ranks make together: their messages, in the main thread or in another one.
 
-They tell it through keys (:mod:`spotwright.checkpoint.rank_keys`), as a collective operation of a second thread would mix with
-those of the training, and would wait for half an hour where a rank is frozen. Here a rank waits as long as the process of the one
+They send them through keys (:mod:`spotwright.checkpoint.rank_keys`), as a collective operation of a second thread would mix with
+the training's, and would wait for half an hour where a rank is frozen. Here a rank waits as long as the process of the one
 that it waits for answers. The first of the ranks says how to begin and, at the end, whether the save is committed; the others say
 their parts. What goes wrong in one of them is an error in all.
 """
@@ -33,7 +33,7 @@ _SHORT_PATIENCE = 1.0  # the same when the training has ended, so that the next 
 _MOST_READS = 1280  # a second, of all ranks together
 _LARGEST_KEY = 4 << 20  # bytes; PyTorch's TCPStore takes 8 MiB ("max: 8388608" in TCPStoreLibUvBackend.cpp)
 _LARGEST_PART = 256 << 20  # bytes of JSON
-_GIVEN_UP = 2.0  # seconds until a thread that was told to give up has ended, unless it writes
+_GIVEN_UP = 2.0  # seconds until a thread that was asked to give up has ended, unless it writes
 
 _LATE_AFTER = 60.0
 """Seconds after which a save in a thread is late, at least: its store may never answer."""
@@ -63,14 +63,14 @@ class SharedSave:
         self.hurried = threading.Event()
         """Set it to let a rank ask sooner whether those that it waits for still answer."""
         self.has_all_parts = False
-        """Whether every other rank has told its part."""
+        """Whether every other rank has sent its part."""
         self.waits_for: int | None = None
         """The rank whose part is awaited."""
         self._known: set[str] = set()  # the keys that this rank has written or read
 
     @contextmanager
     def telling_errors(self) -> Iterator[None]:
-        """Tell the other ranks what is raised in the block."""
+        """Send an error that is raised in the block to the other ranks."""
         try:
             yield
         except BaseException as error:
@@ -89,7 +89,7 @@ class SharedSave:
         return self._agreement.rank == self.first
 
     def tell(self, what: str, value: Any) -> None:
-        """Tell a value of JSON, unless this was told already."""
+        """Send a value of JSON, unless it was sent already."""
         if (keys := self._agreement.keys) is None:
             return
         text = base64.b64encode(zlib.compress(json.dumps(value).encode(), 1))
@@ -102,7 +102,7 @@ class SharedSave:
         )  # last: the others are there then
 
     def hear(self, what: str, rank: int, *, reserve: float = 0.0) -> Any:
-        """Return what a rank tells, or raise the error that it tells. It is waited for until ``reserve`` seconds are left."""
+        """Return what a rank sends, or raise the error that it sends. Waits until ``reserve`` seconds are left."""
         began, pause = time.monotonic(), 0.001
         self.waits_for = rank
         while (found := self._read(what)) is None:
@@ -127,7 +127,7 @@ class SharedSave:
         return found
 
     def hear_parts(self, *, reserve: float = 0.0) -> list[Any]:
-        """Return what each rank but the first tells as its part; ``reserve`` is as in :meth:`hear`."""
+        """Return the part that each rank but the first sends; ``reserve`` is as in :meth:`hear`."""
         parts = [self.hear(f"part/{rank}", rank, reserve=reserve) for rank in self.savers[1:]]
         self.has_all_parts = True
         return parts
@@ -185,7 +185,7 @@ class SaveInThread:
         self.error: CheckpointError | None = None
         """Why it failed, once it has."""
         self.taken = threading.Event()
-        """Set it when somebody has heard how it ended; otherwise its error is logged at the end of the program."""
+        """Set it when its outcome was received; otherwise its error is logged at the end of the program."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spotwright-save", daemon=True)
         keeper = threading.Thread(target=self._keep, name="spotwright-save-keeper")  # for which the interpreter waits
@@ -201,7 +201,7 @@ class SaveInThread:
             self._work()
         except CheckpointError as error:
             self.error = error
-        except Exception as error:  # noqa: BLE001  # it is told to the main thread
+        except Exception as error:  # noqa: BLE001  # it is passed to the main thread
             self.error = SaveFailed(f"a save in a thread failed: {type(error).__name__}: {error}")
             self.error.__cause__ = error
         self.seconds = time.monotonic() - self.began

@@ -194,7 +194,7 @@ def _class(name: str) -> type:
     """Return a class of scikit-learn by its name. No other class is accepted, so a checkpoint cannot choose code to run."""
     module, _, qualified_name = name.partition(":")
     if module.partition(".")[0] != "sklearn" or "." in qualified_name:
-        raise OtherProgram(f"the checkpoint names {name!r}, which is no class of scikit-learn")
+        raise OtherProgram(f"the checkpoint names {name!r}, which is not a class of scikit-learn")
     kind = getattr(sys.modules.get(module) or import_module(module), qualified_name, None)
     if not isinstance(kind, type) or kind.__module__ != module:
         raise OtherProgram(f"the checkpoint names {name!r}, which this scikit-learn does not have")

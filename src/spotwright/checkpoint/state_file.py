@@ -1,6 +1,6 @@
 """The state file: raw bytes one after the other, then a table of them with their checksums, then the position of that table.
 
-The table comes last, so a state of any size is written in one pass, and nothing is copied on the way: every piece goes from the
+The table comes last, so a state of any size is written in one passwithout copies: every piece goes from the
 user's memory to the kernel, while a thread computes its checksum. CRC-32 is enough against torn files, which are cut or hold
 zeros, and costs a tenth of what a cryptographic hash does.
 """

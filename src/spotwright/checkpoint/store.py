@@ -58,8 +58,8 @@ def open_store(
 ) -> Store:
     """Return the store of an address; ``None`` stands for ``SPOTWRIGHT_CHECKPOINT``, or the default folder.
 
-    ``options`` go to fsspec. ``name`` is that of one of several trainings, whose place is below the address. It creates and reads
-    nothing yet. Raises :class:`PlaceError` for an address that no store can open, and :class:`ValueError` for a name that is no
+    ``options`` go to fsspec. ``name`` names one of several trainings, whose place is below the address. It does not create or
+    read yet. Raises :class:`PlaceError` for an address that no store can open, and :class:`ValueError` for a name that is not a
     relative path.
     """
     address = os.fspath(place) if place is not None else os.environ.get("SPOTWRIGHT_CHECKPOINT", "")
@@ -179,7 +179,7 @@ class FolderStore:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return open(descriptor, "rb", buffering=_BUFFER)
             os.close(descriptor)
-            raise PlaceError(f"{self._path(name)}: is no file; free this place, or name another one")
+            raise PlaceError(f"{self._path(name)}: not a file; free this place, or name another one")
         except OSError as error:
             raise self._unusable("read", error) from error
 

@@ -183,7 +183,7 @@ def let_workers_outlive_sigterm() -> None:
 
     A group of processes gets it together. Without its workers a training gets neither its next batch nor to its next save:
     PyTorch raises an error between any two lines (handler of SIGCHLD, ``torch/utils/data/_utils/signal_handling.py``). Workers
-    end with their training in any case. Does nothing where PyTorch is not imported.
+    end with their training in any case. Does nothing if PyTorch is not imported.
     """
     module = sys.modules.get("torch.utils.data._utils.signal_handling")
     set_handlers = getattr(module, "_set_worker_signal_handlers", None)
@@ -220,7 +220,7 @@ _watches: dict[tuple[object, ...], NoticeWatch | None] = {}  # by process and va
 
 
 def notice() -> Notice | None:
-    """Return the notice of this node's end, or ``None``: there is none, it was withdrawn, or no source of notices is named.
+    """Return the notice of this node's end, or ``None``: none, withdrawn, or no source of notices is named.
 
     ``ends_at`` of the notice is the end in Unix seconds. The first call asks the source and waits at most a second; later calls
     return at once the notice that a thread has seen since. Never raises.

@@ -1,7 +1,7 @@
 """Checkpoints for XGBoost: ``train()`` as in xgboost continues after the saved trees.
 
 The state is the booster in XGBoost's own format (``save_raw``), with everything that boosting continues from. Without random
-draws the trees equal those of a run without interruption, to the last bit. Draws of rows or columns (``subsample``, the
+draws the trees equal those of an uninterrupted run, to the last bit. Draws of rows or columns (``subsample``, the
 ``colsample`` family) begin anew with each call of XGBoost, so :func:`train` gives each attempt another seed: the trees differ,
 and no draw is repeated.
 """
@@ -39,7 +39,7 @@ def train(
 ) -> xgboost.Booster:
     """Boost up to ``num_boost_round`` rounds, including those before an interruption.
 
-    ``options`` are those of ``xgboost.train``. The memory of its callbacks, such as the best round of early stopping, begins
+    ``options`` are as for ``xgboost.train``. The memory of its callbacks, such as the best round of early stopping, begins
     anew with each attempt.
     """
     state = ckpt.load()

@@ -47,7 +47,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "page": ("spotwright.cli.page", "Show runs in a browser: graph, timeline, logs, cost."),
     "report": ("spotwright.cli.report", "Report what runs cost, what was wasted and what spot saved."),
     "cancel": ("spotwright.cli.inspect", "Cancel a run."),
-    "prune": ("spotwright.cli.prune", "Delete runs and caches that nobody needs."),
+    "prune": ("spotwright.cli.prune", "Delete unneeded runs and caches."),
     "place": ("spotwright.cli.place", "Place manifests on the pools, as the policy says."),
     "unplace": ("spotwright.cli.place", "Remove from manifests what place has added."),
     "krm-function": ("spotwright.cli.krm_function", "Place the items of a ResourceList, for kustomize."),
@@ -64,7 +64,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 
 _REMOVED: Mapping[str, str] = {
     "pin": "a run is kept by prune --keep RUN",
-    "unpin": "a run is kept by prune --keep RUN, and by nothing else",
+    "unpin": "a run is kept only by prune --keep RUN",
     "controller --state": "runs are recorded in the Kubernetes API; leave it out",
     "controller --records": "runs are recorded in the Kubernetes API; leave it out",
     "controller --no-webhook": "start spotwright controller recorder alone",
@@ -116,13 +116,13 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names. Raises :class:`click.UsageError` with what is meant if there is none."""
+        """The command that the first word names. Raises :class:`click.UsageError` with a suggestion for an unknown one."""
         if args[0] not in self._table and not args[0].startswith("-"):
             from difflib import get_close_matches  # few command lines need it
 
             near = [f"did you mean {name!r}?" for name in get_close_matches(args[0], self._table, n=1, cutoff=0.65)]
             hint = _hint_for(args[0]) or next(iter(near), "")
-            ctx.fail(f"there is no command {args[0]!r}" + (f": {hint}" if hint else ""))
+            ctx.fail(f"unknown command {args[0]!r}" + (f": {hint}" if hint else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -155,7 +155,7 @@ def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> No
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
 )
 def cli() -> None:
-    """Run Kubeflow work on spot capacity as if no node were ever taken away."""
+    """Run Kubeflow work on spot capacity as if no node were ever reclaimed."""
 
 
 @cli.group(cls=_LazyGroup, table=_POOLS_COMMANDS, invoke_without_command=True)
@@ -288,8 +288,8 @@ def _outcome() -> int:
 
 
 def _is_output_lost(error: OSError) -> bool:
-    """Whether standard output takes no more, as on a full disk. What it has not taken is dropped, so that Python can exit."""
-    lost = error.errno == errno.ENOSPC and getattr(sys.stdout, "write_through", False)  # nothing is left to flush
+    """Whether standard output refuses writes, as on a full disk. The unwritten rest is dropped, so that Python can exit."""
+    lost = error.errno == errno.ENOSPC and getattr(sys.stdout, "write_through", False)  # its buffer is empty
     try:
         sys.stdout.flush()
     except OSError:
@@ -310,7 +310,7 @@ def _told(error: click.ClickException) -> str:
         return error.format_message()
     _, *commands = error.ctx.command_path.split()
     hint = _hint_for(*commands, error.option_name) or _of_subcommands(error.ctx, error.option_name)
-    return f"there is no option {error.option_name}: {hint}" if hint else error.format_message()
+    return f"unknown option {error.option_name}: {hint}" if hint else error.format_message()
 
 
 def _of_subcommands(ctx: click.Context, option: str) -> str:

@@ -110,7 +110,7 @@ def _is_file(text: str) -> bool:
 
 
 def _named_in(path: Path) -> list[tuple[str, str]]:
-    """The objects of a file as ``kind/name``, each with its namespace; those of other kinds beside them are passed over.
+    """The objects of a file as ``kind/name``, each with its namespace; other kinds are skipped.
 
     Raises :class:`InputError` for a file that names none.
     """
@@ -141,7 +141,7 @@ def _named_in(path: Path) -> list[tuple[str, str]]:
 
 
 def _objects_of(document: yaml_composer.Composed) -> list[Any]:
-    """The object of a document, or those of a list as kubectl writes it."""
+    """The object of a document, or the objects of a list as kubectl writes it."""
     data: Any = document.root.data if isinstance(document.root, yaml_composer.MappingNode) else {}
     items = data.get("items") if data.get("kind") == "List" else None
     return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else [data]

@@ -59,7 +59,7 @@ def placed_yaml(
 ) -> str:
     """A compiled pipeline as placed KFP YAML; what is to be said about it is printed. Raises :class:`InputError`.
 
-    ``has_controller``: a controller of Spotwright is where it goes, so nothing is said of what only that keeps.
+    ``has_controller``: a controller of Spotwright runs there, so settings that only it enforces get no note.
     """
     require_pools(configuration)
     placed = place_text(
@@ -78,5 +78,5 @@ def placed_yaml(
 
 
 def compiled_yaml(path: Path, pipeline: str | None) -> str:
-    """The KFP YAML of a pipeline's Python file, nothing placed in it. Raises :class:`PipelineError`."""
+    """The KFP YAML of a pipeline's Python file, not placed. Raises :class:`PipelineError`."""
     return pipeline_yaml(load(path, pipeline=pipeline))

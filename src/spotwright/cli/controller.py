@@ -58,7 +58,7 @@ def _duration(_ctx: click.Context, _parameter: click.Parameter, text: str) -> fl
 def _quantity(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
     """A size as Kubernetes reads it; empty for none."""
     if text and _bytes(ctx, parameter, text) <= 0:
-        raise click.BadParameter(f"{text!r} is no size: expected one such as 20Gi")
+        raise click.BadParameter(f"{text!r} is not a size; use one such as 20Gi")
     return text
 
 
@@ -272,7 +272,7 @@ def controller() -> None:
     "--client-authority",
     type=_File,
     metavar="FILE",
-    help="The authority of the certificates with which API servers log in; then nobody else may ask for reviews.",
+    help="The authority of the certificates with which API servers log in; then only they may ask for reviews.",
 )
 @click.option(
     "--refusal-image",
@@ -327,7 +327,7 @@ def webhook(
 
     if no_registration and common["files"] is None:
         raise click.UsageError(
-            "--no-registration: nobody else knows the authority of its own certificate; give --certificate"
+            "--no-registration: API servers cannot know the authority of its own certificate; give --certificate"
         )
     if claim_class and not claim_size:
         raise click.UsageError("--claim-class belongs to claims that are made: give --make-claims as well")
@@ -355,7 +355,7 @@ def webhook(
     "--read-listen",
     type=Listen(),
     metavar="HOST:PORT",
-    help="Address at which people read logs, with spotwright logs --cluster.  [default: nobody reads them]",
+    help="Address at which people read logs, with spotwright logs --cluster.  [default: logs are not served]",
 )
 @click.option(
     "--max-node-provision-time",
@@ -394,7 +394,7 @@ def webhook(
     default="spotwright:repair",
     show_default=True,
     metavar="NAME",
-    help="The group of those who may delete archived runs, with spotwright prune --cluster. Empty: nobody.",
+    help="The group whose members may delete archived runs, with spotwright prune --cluster. Empty: no one.",
 )
 def recorder(
     common: dict[str, Any],
@@ -531,7 +531,7 @@ def _where(service: str | None, url: str | None, *, home: str) -> tuple[str, str
 def _own_namespace() -> str:
     try:
         return _NAMESPACE_FILE.read_text(encoding="ascii").strip()
-    except OSError:  # this is no pod
+    except OSError:  # not in a pod
         return "spotwright"
 
 

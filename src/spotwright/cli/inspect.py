@@ -126,7 +126,7 @@ def logs(
     TASK is a path, a name or a pattern: of several tasks that it means, and of everything in a loop, all logs are printed.
 
     A file or pipe gets the text as it was written. On a terminal every control character is shown as a mark, because
-    whoever writes a log could drive the terminal with it.
+    a log could drive the terminal.
     """
     with open_run(place, name) as reader:
         _require_logs(place, reader)
@@ -220,7 +220,7 @@ def _as_json(log: AttemptLog, text: str) -> dict[str, object]:
 
 
 def _write_bytes(data: bytes, *, newline: bool) -> None:
-    """Write a log as it was written, also what is no UTF-8."""
+    """Write a log as it was written, also bytes that are not UTF-8."""
     data += b"\n" if newline and data and not data.endswith(b"\n") else b""
     sys.stdout.flush()
     if hasattr(sys.stdout, "buffer"):

@@ -1,6 +1,6 @@
 """``run --on kfp``, and ``resume`` and ``cancel`` of such runs: start, follow, print the summary, give the exit code.
 
-Nothing of KFP's SDK is imported before a server is asked.
+KFP's SDK is imported only once a server is asked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["begin_on_kfp", "cancel_on_kfp", "go_on_with_kfp"]
 
 
 _CODES = {RunStatus.SUCCEEDED: SUCCEEDED, RunStatus.CANCELLED: STOPPED}
-_CAUSES_OF_KFP = "causes are what KFP's messages tell, and a taken node is not among them"
+_CAUSES_OF_KFP = "causes come from KFP's messages, which do not show a reclaimed node"
 _GAPS = (
     f"{{why}}: {_CAUSES_OF_KFP}",
     "without a controller pools, rungs, notices and costs are not known, and no logs are kept",
@@ -70,7 +70,7 @@ def begin_on_kfp(
     how = "uploaded as version" if version.is_new else "has this content already: version"
     notes = [f"pipeline {compiled.pipeline} {how} {label}", f"run {submitted.run.run_id} of KFP: {submitted.run.page}"]
     if told.ignored_namespace:
-        notes.append(f"this server has no namespaces for teams: -n {told.ignored_namespace} says nothing to it")
+        notes.append(f"this server has no namespaces for teams; -n {told.ignored_namespace} has no effect")
     return _follow(submitted.folder, submitted.run, server, notes, as_json=as_json)
 
 
@@ -146,7 +146,7 @@ def _note_record(follower: Follower, record: ControllersRecord, *, is_over: bool
         for text in _price_notes(follower.state.plan.config, record.reader.state.plan.config):
             follower.note(text)
     elif record.lost:
-        follower.note(f"the controller's record cannot be read ({record.lost}): what KFP tells is shown")
+        follower.note(f"the controller's record cannot be read ({record.lost}); showing KFP's status")
     elif record.has_controller and is_over:
         follower.note(f"the controller has no record of it: is its namespace one that is watched? {_CAUSES_OF_KFP}")
     follower.commit()
@@ -165,7 +165,7 @@ def _price_notes(here: Config, there: Config) -> Iterator[str]:
 
 
 def _price_text(price: Fraction | None, config: Config) -> str:
-    return "nothing that is known" if price is None else f"{format_money(price, config.currency)} an hour"
+    return "an unknown price" if price is None else f"{format_money(price, config.currency)} an hour"
 
 
 def _has_controller(login: Login, named: str) -> bool:
@@ -175,7 +175,7 @@ def _has_controller(login: Login, named: str) -> bool:
 
 
 def _controllers_record(run: KfpRun, opened: ExitStack) -> tuple[Callable[[], RunReader] | None, str]:
-    """What opens the controller's record of a run; where there is no controller, nothing, and why."""
+    """Return what opens the controller's record of a run, or None and why there is no controller."""
     if run.controller == "none":
         return None, "no controller of Spotwright is asked"
     place = Place(Path(), cluster=True, context=run.login.context or None, controller=run.controller)
@@ -200,7 +200,7 @@ def _watch_pods(follower: Follower, run: KfpRun, opened: ExitStack) -> bool:
 
 
 def _finish(folder: RunFolder, kfp: RunState, record: ControllersRecord, *, as_json: bool) -> int:
-    """Print the controller's record where there is one, else what KFP told. The outputs and the exit code are KFP's."""
+    """Print the controller's record if it exists, else KFP's status. The outputs and the exit code are KFP's."""
     state, name = kfp, folder.name
     if record.reader is not None:
         state, name = record.reader.state, record.reader.folder.name

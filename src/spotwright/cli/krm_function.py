@@ -93,7 +93,7 @@ def _config_of(function: Any) -> Config:
             else configuration.find(Path.cwd() / "-", None)
         )
     if len(spec) > 1 or not isinstance(spec["config"], str):
-        raise InputError("functionConfig: spec.config: expected the path of a file, and nothing beside it")
+        raise InputError("functionConfig: spec.config: expected only the path of a file")
     return configuration.find(Path.cwd() / "-", Path(spec["config"]))
 
 
@@ -106,7 +106,7 @@ def _name(item: Mapping[str, Any]) -> str:
 def _without_marks(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """An item without the annotations by which the tool finds its files, which it removes at the end, and these annotations.
 
-    They are no part of the object: unplace would leave the mapping that held them.
+    They are not part of the object: unplace would leave the mapping that held them.
     """
     metadata = item.get("metadata")
     given = metadata.get("annotations") if isinstance(metadata, dict) else None

@@ -94,7 +94,7 @@ def lint(
 ) -> int:
     """Find in each FILE what is unsafe on spot: manifests, compiled pipelines, pipelines in Python; - is standard input.
 
-    Exit code 1 if a finding is an error, 2 if a file cannot be read. Nothing is run, and no cluster is asked.
+    Exit code 1 if a finding is an error, 2 if a file cannot be read. It runs no code and asks no cluster.
     """
     if list_rules:
         for rule in RULES:

@@ -1,6 +1,6 @@
 """The files of ``place``, ``unplace`` and ``explain``: which are read, what is written beside, how findings are printed.
 
-A folder is searched for manifests; what is no Kubernetes object, a chart or a patch is left out, with a message. The file of
+A folder is searched for manifests; other files, charts and patches are left out, with a message. The file of
 ``--record`` holds the placement records of documents that are too large for an annotation. A finding that many objects share
 is one line with their number.
 """
@@ -100,7 +100,7 @@ def read_records(path: Path, *, must_exist: bool) -> dict[str, str]:
     return records
 
 
-_NOT_RECORDS = "this is no file of records: name the file that place wrote, or a new one"
+_NOT_RECORDS = "not a file of records; name the file that place wrote, or a new one"
 
 
 def records_text(records: dict[str, str]) -> str:
@@ -170,7 +170,7 @@ def _has_kind(path: Path, text: str) -> bool:
 
 
 def _is_template(path: Path, text: str) -> bool:
-    """Whether a file is no YAML because of template markers. Other mistakes are refused later, with their line."""
+    """Whether template markers make a file invalid YAML. Other mistakes are refused later, with their line."""
     if _TEMPLATE_LINE.search(text) is None:
         return False
     try:

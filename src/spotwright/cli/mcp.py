@@ -29,7 +29,7 @@ __all__ = ["mcp"]
 def mcp(project: Path, state: Path, write: bool) -> int:
     """Serve runs, logs and findings to editors and agents, by the Model Context Protocol on standard input and output.
 
-    A client starts it. It reads the state folder and files of the project, and nothing else. Needs the extra: pip install
+    A client starts it. It reads only the state folder and files of the project. Needs the extra: pip install
     'spotwright[mcp]'.
     """
     with needs_extra("mcp", "spotwright mcp"):
@@ -38,7 +38,7 @@ def mcp(project: Path, state: Path, write: bool) -> int:
 
     folder = project.resolve()
     if not folder.is_dir():
-        raise InputError(f"--project {project}: there is no such folder")
+        raise InputError(f"--project {project}: folder not found")
     if sys.stdin.isatty():
         say("spotwright mcp: waiting for a client on standard input; Ctrl-C ends it", err=True)
     serve(Project(folder, (folder / state).resolve(), write))

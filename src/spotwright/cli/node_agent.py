@@ -63,7 +63,7 @@ def node_agent(
 ) -> int:
     """Read this node's notice from its provider, and pass it on to the attempts on the node.
 
-    Answers GET /notice with JSON: whether and when this node goes, and nothing else. Attempts find the agent through
+    Answers GET /notice with JSON: whether and when this node goes. Attempts find the agent through
     SPOTWRIGHT_NOTICE_URL. Runs until SIGTERM.
     """
     source = make_source(SourceOptions(provider, metadata_url, provider_id, file, notice))

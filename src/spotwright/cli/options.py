@@ -192,7 +192,7 @@ class WithUserCommand(click.Command):
             raise
 
     def _command_meant(self, ctx: click.Context, args: Sequence[str], error: click.UsageError) -> str:
-        """Say how a command is given, where the words are no options and a pipeline but a program or script with its own.
+        """Say how a command is given, if the words are a program or script with its own options instead of a pipeline.
 
         Empty where they are not.
         """
@@ -217,7 +217,7 @@ class WithUserCommand(click.Command):
         return f"{reason}: {shlex.join([*ctx.command_path.split(), *own, '--', *command])}"
 
     def _words_of_others(self, ctx: click.Context, args: Sequence[str], *, interspersed: bool) -> list[str]:
-        """The words that are no options of this command: all of them, or all after the first one."""
+        """The words that are not options of this command: all of them, or all after the first one."""
         parser = self.make_parser(ctx)
         parser.ignore_unknown_options, parser.allow_interspersed_args = interspersed, interspersed
         try:

@@ -76,7 +76,7 @@ def page(
 
     RUN is the run to open, or 'last'; by default the list of runs. Ctrl-C ends the page.
 
-    The printed address has a token, new at each start. The page reads, and changes nothing.
+    The printed address has a token, new at each start. The page is read-only.
     """
     from spotwright.page.security import is_loopback
 
@@ -90,7 +90,7 @@ def page(
     if kfp_url and not kfp_url.startswith(("http://", "https://")):
         raise click.UsageError(f"--kfp-url {kfp_url!r}: expected an address that begins with http:// or https://")
     if not place.cluster:
-        StateFolder.existing(place.state)  # its fault is told at once
+        StateFolder.existing(place.state)  # report its fault at once
     source: dict[str, Any] = {"state": str(place.state)}  # as it was typed, for messages
     if place.cluster:
         from spotwright.cli import cluster_extra
@@ -107,7 +107,7 @@ def page(
     if plan_file is not None:
         from spotwright.forecast.report import read_forecast
 
-        read_forecast(plan_file)  # its fault is told at once
+        read_forecast(plan_file)  # report its fault at once
     settings = {
         "source": source,
         "kfp_url": kfp_url,
@@ -133,7 +133,7 @@ def serve(
 ) -> int:
     """Serve the page until Ctrl-C, SIGTERM, or the end of the terminal.
 
-    ``run``: the run to open; a name, its unique beginning, or ``last``. ``only_port``: fail where the port is taken, rather than
+    ``run``: the run to open; a name, its unique beginning, or ``last``. ``only_port``: fail if the port is in use, rather than
     take the next free one. Raises :class:`InputError` for a run or a source that cannot be found.
     """
     from spotwright.page.vendor import ensure_vendor
@@ -148,7 +148,7 @@ def serve(
 
 @contextmanager
 def page_beside(state: Path, run: str, *, as_json: bool) -> Iterator[Callable[[int], int]]:
-    """Serve the page in a process of its own while a run goes on; its address is printed first.
+    """Serve the page in a separate process while a run goes on; its address is printed first.
 
     The context gives a function that takes the exit code of the run and returns it. At a terminal it returns at Ctrl-C: till then
     the page stays. A run that Ctrl-C has stopped already, and a command without a terminal, end with their page at once.
@@ -269,7 +269,7 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
 
 
 def _about(source: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page tells of itself: its version, and where it reads."""
+    """The page's description of itself: its version and source."""
     from spotwright.version import __version__
 
     if source.get("cluster"):
@@ -296,7 +296,7 @@ async def _begun(workers: Workers, run: str, ends: asyncio.Event) -> None:
 
 
 async def _found(workers: Workers, run: str) -> str:
-    """The whole name of a run, or nothing for none. Raises :class:`InputError` where it, or the cluster, is not found."""
+    """The whole name of a run, or empty for none. Raises :class:`InputError` where it, or the cluster, is not found."""
     answer = json.loads((await workers.ask("find", name=run)).body)
     if "error" in answer:
         raise InputError(answer["message"])
@@ -304,7 +304,7 @@ async def _found(workers: Workers, run: str) -> str:
 
 
 def _bound(listen: Address, *, only_port: bool) -> socket.socket:
-    """A socket that listens at the address; where the port is taken and nobody insists on it, at the next free one."""
+    """A socket that listens at the address; if the port is in use and was not demanded, at the next free one."""
     refused: OSError | None = None
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     for port in [listen.port] if only_port or not listen.port else [*range(listen.port, listen.port + 20), 0]:
@@ -335,7 +335,7 @@ def _allow_connections() -> None:
 
 
 def _open_browser(url: str) -> None:
-    """Open the browser of the desktop; where there is none, the printed address is all there is."""
+    """Open the browser of the desktop, if there is one; the address is printed anyway."""
     import threading
     import webbrowser
 

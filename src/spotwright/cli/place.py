@@ -143,7 +143,7 @@ def _print_outcome(placements: Sequence[PlacedFile], config: Config, least: Leve
     on_spot = sum(role.on_spot for role in placed)
     what = f"placed {plural(len(placed), 'role')} in {plural(len(placements), 'file')}, {on_spot} of them on spot"
     found = f"{printed.counts}; explain shows {printed.left_out} more" if printed.left_out else printed.counts
-    say(f"{what if placed else 'nothing was placed'}{f' ({found})' if found else ''}", err=True)
+    say(f"{what if placed else 'no object was placed'}{f' ({found})' if found else ''}", err=True)
 
 
 @click.command()
@@ -244,7 +244,7 @@ def _compile(path: Path, pipeline: str | None) -> str:
 
 
 def _read_all(files: Sequence[Path], *, recursive: bool) -> list[tuple[Path, str]]:
-    """Each file with its text, and those of each folder where ``-R`` is given."""
+    """Each file with its text, also of each folder with ``-R``."""
     texts = []
     for path in files:
         if not path.is_dir():
@@ -267,7 +267,7 @@ def _config_of(files: Sequence[Path], explicit: Path | None) -> Config:
 def _references(
     texts: Sequence[tuple[Path, str]], beside: Sequence[Path], records: dict[str, str] | None
 ) -> References:
-    """Every object that a manifest may refer to: in the files of the command, unplaced, then in those of ``--with``."""
+    """Every object that a manifest may refer to: in the files of the command, unplaced, then in the files of ``--with``."""
     shared = [(path, text) for path, text in texts if may_be_referred_to(text)] if len(texts) > 1 else []
     given = [(path, unplace_text(text, name_of(path), records).text) for path, text in shared]
     given += [(path, read_input(path)) for path in beside]
@@ -335,7 +335,7 @@ def _folders(files: Sequence[Path]) -> list[Path]:
 
 
 def _targets(output: Path, pairs: Sequence[tuple[Path, str, str]], folders: Sequence[Path]) -> list[tuple[Path, str]]:
-    """The target file of each result; those of ``folders`` keep their place in the folder."""
+    """The target file of each result; results from ``folders`` keep their place in the folder."""
     if len(pairs) == 1 and not folders and not output.is_dir():
         return [(output, pairs[0][2])]
     if output.exists() and not output.is_dir():

@@ -101,7 +101,7 @@ __all__ = ["JobOptions", "compare_policies", "plan"]
     "--prices",
     metavar="SPOT[,SPOT...],ON_DEMAND",
     help="Without a pipeline: prices an hour, of spot by recording with --pools together.  "
-    "[default: those of spotwright.yaml here, else 1,3]",
+    "[default: from spotwright.yaml here, else 1,3]",
 )
 @click.option(
     "--pools",
@@ -278,7 +278,7 @@ def _duration(text: str) -> float:
 
 
 def _prices(options: JobOptions) -> tuple[tuple[float, ...], float]:
-    """The prices of spot and on-demand: those of the option, else of the cheapest pools of the configuration, else 1 and 3."""
+    """The prices of spot and on-demand: from the option, else of the cheapest pools of the configuration, else 1 and 3."""
     if options.prices is not None:
         try:
             *spot, on_demand = [float(parse_price(text)) for text in options.prices.split(",")]

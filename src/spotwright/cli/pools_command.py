@@ -70,7 +70,7 @@ def make_pool(
     quotas: tuple[str, ...],
     config: Path | None,
 ) -> int:
-    """Print the exact command or manifest that makes POOL, with what each setting means. It runs nothing.
+    """Print the exact command or manifest that makes POOL, with what each setting means. It does not run it.
 
     Beside it stand the commands that show whether the region has the machine and the quota, and what the autoscaler needs so that
     spot is preferred.
@@ -118,7 +118,7 @@ def _kueue(configuration: Config, name: str, namespaces: tuple[str, ...], quotas
     say("\n".join(queue_lines(configuration.pools, options, configuration.default_ladder)))
     missing = unknown_quotas(configuration.pools, options)
     if missing:
-        text = f"warning: these quotas are 0, which admits nothing: {', '.join(missing)}: set node: in the pool, or --quota"
+        text = f"warning: these quotas are 0, which admits no pods: {', '.join(missing)}: set node: in the pool, or --quota"
         say(text, err=True)
     return SUCCEEDED
 

@@ -37,7 +37,7 @@ __all__ = ["list_pools", "pool_json"]
 def list_pools(sheet: str | None, config: Path | None, as_json: bool) -> int:
     """Print each pool with its limits and price, and the labels, taints and notice that its nodes are expected to have.
 
-    Compare them with those of your nodes: placement relies on them. spotwright pools check does it for a file of nodes.
+    Compare them with your nodes' labels: placement relies on them. spotwright pools check does it for a file of nodes.
 
     Spotwright asks no provider for prices. Let your own command ask; the guide on pools has one for each cloud:
 
@@ -94,7 +94,7 @@ def _description(pool: Pool, price: str, config: Config) -> list[str]:
     if pool.is_spot:
         lines[0] += f", notice {format_duration(pool.notice)}"
     if pool.max_lifetime is not None:
-        lines[0] += f", taken after {format_duration(pool.max_lifetime)}"
+        lines[0] += f", reclaimed after {format_duration(pool.max_lifetime)}"
     lines += list(_end_of_lifetime(pool, config))
     where = [pool.machine, pool.region, " ".join(pool.zones), pool.os if pool.os != "linux" else ""]
     machine = ", ".join(part for part in where if part)
@@ -105,7 +105,7 @@ def _description(pool: Pool, price: str, config: Config) -> list[str]:
     if pool.max_price is not None:
         lines.append(f"  at most  {format_money(pool.max_price)} {config.currency}/h")
     if config.note:
-        return [*lines, "  label  those of every provider, so that each selector of a pipeline fits"]
+        return [*lines, "  label  every provider's, so that each selector of a pipeline fits"]
     lines += [f"  label  {key}={value}" for key, value in providers.labels(pool).items()]
     lines += list(_zones(pool))
     lines += [f"  taint  {taint}" for taint in providers.taints(pool)]

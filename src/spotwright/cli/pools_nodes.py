@@ -182,7 +182,7 @@ def _print_findings(ground: ClusterInventory, findings: Sequence[Finding], objec
         f"{len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
     )
     if not objects.knows_nodes:
-        say("no nodes were given, so nothing of them is checked: kubectl get nodes,daemonsets -A -o json")
+        say("no nodes were given, so none are checked. To get them: kubectl get nodes,daemonsets -A -o json")
     status = ground.autoscalers.status
     if status is not None:
         say(f"groups of the cluster autoscaler: {len(status.groups)}")
@@ -224,7 +224,7 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
     if objects.api_models:
         past = [pool for model in objects.api_models for pool in pools_of_api_model(model, name)]
         _print_pools(
-            (f"Read from {name}, an API model of aks-engine. AKS took its place; the forms are those of today.",),
+            (f"Read from {name}, an API model of aks-engine. AKS replaced it; the forms are current.",),
             ((pool.name, "", pool.settings, pool.notes) for pool in past),
         )
         return SUCCEEDED
@@ -236,7 +236,7 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
         _warn_of_unknown(listed)
         return SUCCEEDED
     if nodes is None and not objects.nodes and not objects.node_pools:
-        raise InputError("the cluster has no nodes, and no NodePool of Karpenter: there is nothing to read pools off")
+        raise InputError("the cluster has no nodes and no NodePool of Karpenter, so it shows no pools")
     if not objects.node_pools:
         objects.require_nodes(name)
     from spotwright.cluster.found_pools import found_pools, left_out
@@ -255,14 +255,14 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
 def _left_beside(objects: Objects) -> Iterator[str]:
     """What else the file has, and no pool is read off."""
     if objects.listings and objects.nodes:
-        yield "Left out, because nodes stand beside it: a list of node pools. Import it from a file of its own."
+        yield "Left out a list of node pools, because nodes stand beside it. Import it from a separate file."
     if objects.others:
         kinds = ", ".join(f"{count} {kind}" for kind, count in objects.others.most_common(_SHOWN))
         yield f"Left out, because no pool can be read off it: {kinds}{' and others' if len(objects.others) > _SHOWN else ''}."
 
 
 def _warn_of_unknown(pools: Iterable[FoundPool | ListedPool]) -> None:
-    """Name the pools whose capacity nothing says on standard error, because standard output goes to a file."""
+    """Name the pools of unknown capacity on standard error, because standard output goes to a file."""
     for pool in pools:
         if not pool.is_known:
             say(f"warning: pool {pool.name}: {UNKNOWN_CAPACITY}", err=True)

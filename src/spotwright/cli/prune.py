@@ -48,7 +48,7 @@ def kept_lines(items: Sequence[Item]) -> list[str]:
 def deleted_text(deleted: Sequence[Item]) -> str:
     """What was deleted, in one sentence."""
     if not deleted:
-        return "nothing was deleted"
+        return "no item was deleted"
     counts = [plural(n, _SINGULAR[sort]) for sort in Sort if (n := sum(item.sort is sort for item in deleted))]
     return f"deleted {', '.join(counts)}: {_megabytes(deleted)} MB"
 
@@ -56,7 +56,7 @@ def deleted_text(deleted: Sequence[Item]) -> str:
 def prune_json(items: Sequence[Item], now: float, failed: dict[str, str] | None = None) -> dict[str, Any]:
     """The report for programs.
 
-    - ``deleted``: false where nothing was deleted (``--dry-run``, or nothing to delete);
+    - ``deleted``: false if no item was deleted (``--dry-run``, or nothing to delete);
     - ``sorts``: for each sort (``runs``, ``rehearsals``, ``checkpoints``, ``cached results``, ``environments``, ``leftovers``)
       its ``count`` and ``bytes``, and in ``delete`` the same of what is to be deleted, with ``oldest`` and ``newest``: seconds
       since the last use, null for none;
@@ -152,7 +152,7 @@ def _megabytes(items: Sequence[Item]) -> str:
 @click.option(
     "--keep-last", type=int, metavar="N", help="Keep the N newest runs; without --older-than all older ones go."
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, without deleting it.")
 @click.option("--yes", is_flag=True, help="Delete without asking, for scripts.")
 @place_options
 @json_option
@@ -166,11 +166,11 @@ def prune(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Delete runs, rehearsals, checkpoints, cached results and Python environments that nobody needs.
+    """Delete unneeded runs, rehearsals, checkpoints, cached results and Python environments.
 
     Says what each takes and what it would delete, then asks. Runs named by --keep stay, and so do runs that are under way and
     runs whose results are used by what stays. Checkpoints go a day after their run has succeeded, everything else after 30 days
-    without use. Volumes are never deleted. The Python environments are those of all your projects.
+    without use. Volumes are never deleted. Python environments belong to all your projects.
 
     With --cluster it deletes what is recorded there of runs that have ended, and the archived runs of one namespace, with your
     rights. The controller archives runs after a week, or deletes them where it has no store.
@@ -182,7 +182,7 @@ def prune(
 
 
 class _Stock(NamedTuple):
-    """What can be deleted: ``take`` lists it as it is at a moment, ``delete`` tells of each why it could not be."""
+    """What can be deleted: ``take`` lists it as it is at a moment, ``delete`` returns for each why it failed."""
 
     take: Callable[[float], Sequence[Item]]
     delete: Callable[[Iterable[Item]], Iterator[tuple[Item, str]]]
@@ -225,7 +225,7 @@ def _free(stock: _Stock, *, dry_run: bool, yes: bool, as_json: bool) -> int:
         return SUCCEEDED
     if not yes:
         if not _confirmed(as_json=as_json):
-            say("nothing was deleted")
+            say("no item was deleted")
             return SUCCEEDED
         # the question may stand for hours: a run that was begun or resumed meanwhile keeps what it uses
         shown = {item.path for item in candidates}
@@ -243,13 +243,13 @@ def _free(stock: _Stock, *, dry_run: bool, yes: bool, as_json: bool) -> int:
 
 
 def _nothing_deleted(candidates: Sequence[Item]) -> str:
-    return "\nnothing was deleted: this was a dry run" if candidates else "\nthere is nothing to delete"
+    return "\ndry run: no item was deleted" if candidates else "\nnothing to delete"
 
 
 def _confirmed(*, as_json: bool) -> bool:
-    """Ask the user. Raises :class:`InputError` where nobody can be asked."""
+    """Ask the user. Raises :class:`InputError` without a terminal to ask."""
     if as_json or not sys.stdin.isatty():
         raise InputError(
-            "prune deletes only with --yes where nobody can be asked; --dry-run shows what it would delete"
+            "no terminal to ask for confirmation: give --yes to delete; --dry-run shows what would be deleted"
         )
     return click.confirm("\nDelete this?")

@@ -89,7 +89,7 @@ def rehearse(
     A plain script in place of PIPELINE is the command: python PIPELINE.
 
     The step runs undisturbed, then once per injection point: interrupted at the start, in the middle, inside a save, between
-    outputs and at the end, with notice and without. Exit code 0: its outputs are the same every time; 1: they differ, nothing can
+    outputs and at the end, with notice and without. Exit code 0: its outputs are the same every time; 1: they differ, cannot
     be compared, or the step fails or never finishes.
     """
     require_platform()

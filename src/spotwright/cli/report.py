@@ -92,9 +92,9 @@ def _print_account(reader: RunReader, plan_file: Path | None, *, as_json: bool) 
 
 
 def _beside(plan_file: Path | None, costs: Account, reader: RunReader) -> Beside | None:
-    """The run beside the plan that is named, else beside its own; ``None`` where there is none.
+    """The run beside the plan that is named, else beside its own; ``None`` without a plan.
 
-    A plan of its own that does not fit the run hides nothing of the account.
+    A plan of its own that does not fit the run does not hide the account.
     """
     try:
         path = reader.folder.own_forecast() if plan_file is None else plan_file
@@ -151,7 +151,7 @@ def _print_totals(accounts: Iterable[tuple[RunReader, Account]], plan_file: Path
 
 
 def _planned(plan_file: Path | None, costs: Account, reader: RunReader) -> tuple[float, float, float] | None:
-    """The planned cost of a run (p10, p50, p90); ``None`` where there is no plan, or none of the cost, or no run has a price."""
+    """The planned cost of a run (p10, p50, p90); ``None`` without a plan, a planned cost, or a price."""
     found = _beside(plan_file, costs, reader)
     if found is None:
         return None

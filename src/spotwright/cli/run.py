@@ -47,7 +47,7 @@ fail_on_missed_deadline_option = click.option(
 
 @contextmanager
 def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Iterator[Callable[[int], int]]:
-    """The page of a run beside it, if somebody wants one; see :func:`spotwright.cli.page.page_beside`."""
+    """The page of a run beside it, if wanted; see :func:`spotwright.cli.page.page_beside`."""
     if not is_wanted:
         yield lambda code: code
         return

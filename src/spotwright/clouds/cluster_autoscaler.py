@@ -1,8 +1,8 @@
 """The cluster autoscaler's word on groups of nodes: their state, their priorities, and the pools that they are.
 
-It grows groups: scale sets of AKS, autoscaling groups of AWS, instance groups of GKE. It tells their state in the ConfigMap
+It grows groups: scale sets of AKS, autoscaling groups of AWS, instance groups of GKE. It publishes their state in the ConfigMap
 ``cluster-autoscaler-status`` of kube-system, and its expander ``priority`` reads patterns for their names from
-``cluster-autoscaler-priority-expander`` there. Nothing says which pool of ``spotwright.yaml`` a group is but its name.
+``cluster-autoscaler-priority-expander`` there. Only its name says which pool of ``spotwright.yaml`` a group is.
 
 Sources: kubernetes/autoscaler, ``cluster-autoscaler/clusterstate/api/types.go`` and ``clusterstate.go`` (the status as YAML,
 from 1.30 on; numbers that are 0 are left out), ``expander/priority/priority.go`` and its readme (a group has the highest
@@ -98,7 +98,7 @@ class Status(NamedTuple):
     at: float | None = None
 
     def is_kept(self, now: float) -> bool:
-        """Whether somebody keeps it up to date: what an autoscaler has left that is away, or was removed, is not believed."""
+        """Whether it is kept up to date: the status of an absent autoscaler is not trusted."""
         return self.at is None or now < self.at + _SILENT
 
 
@@ -176,7 +176,7 @@ def _group(data: Mapping[str, Any]) -> Group:
 def read_priorities(data: Any) -> Priorities:
     """Read the priorities from their YAML as data: lists of patterns by number. Raises :class:`ValueError`, as the expander does.
 
-    A priority without patterns counts for nothing. The expander is written in Go: a pattern whose syntax Python does not know is
+    A priority without patterns is ignored. The expander is written in Go: a pattern whose syntax Python does not know is
     an error here alone.
     """
     if not isinstance(data, Mapping) or not data:
@@ -200,18 +200,18 @@ def _pattern(text: Any) -> re.Pattern[str]:
             raise ValueError(f"{text[:_SHOWN]!r} repeats too much, which may take for ever to look for")
         return re.compile(text)
     except re.error as error:
-        raise ValueError(f"{text[:_SHOWN]!r} is no pattern ({error})") from None
+        raise ValueError(f"{text[:_SHOWN]!r} is not a pattern ({error})") from None
 
 
 def likely_group(pool: Pool) -> str:
-    """The name that a group of this pool is likely to have, where no status tells it."""
+    """The name that a group of this pool is likely to have, if no status shows it."""
     return of(pool).likely_group.format(name=pool_name(pool) or pool.name)
 
 
 def groups_of_pools(pools: Iterable[Pool], groups: Iterable[str]) -> Mapping[str, Sequence[str]]:
     """The names of the groups of each pool, by its name.
 
-    Names that providers give to the groups of their node pools are taken apart. A group of another name belongs to the
+    Names that providers give to the groups of their node pools are split up. A group of another name belongs to the
     pool whose name it holds as whole words; of several such pools to the one with the longest name: the group of ``gpu-spot`` is
     none of ``gpu``.
     """

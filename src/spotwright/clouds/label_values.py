@@ -1,7 +1,7 @@
-"""The labels of nodes that nobody has to write: which values they have, who makes such nodes, and how people misspell them.
+"""The built-in labels of nodes: which values they have, who makes such nodes, and how people misspell them.
 
 Kubernetes, the clouds and Karpenter set them. Pure, no IO. A selector with another value or another key is met by no node, and
-nobody says so: the pods stay Pending. What a pool is made with has precedence over this table, because people may set every
+without a message: the pods stay Pending. What a pool is made with has precedence over this table, because people may set every
 label by themselves. The facts of spot capacity are in :mod:`spotwright.clouds.providers`; here is what can be said of a label
 without knowing any pool.
 
@@ -84,12 +84,12 @@ RENAMED: Mapping[str, str] = {
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
 }
-"""Labels that nodes still have beside that of today. Source: Kubernetes reference, as in this module's docstring."""
+"""Labels that nodes still have beside the current one. Source: Kubernetes reference, as in this module's docstring."""
 
 NOT_SINCE: Mapping[str, tuple[str, str]] = {
     "karpenter.sh/provisioner-name": ("Karpenter 0.33", "karpenter.sh/nodepool"),
 }
-"""Labels that nodes have no longer: since when, and that of today."""
+"""Labels that nodes have no longer: since when, and the current one."""
 
 
 def label_of(key: str) -> Label | None:
@@ -122,7 +122,7 @@ _WORTH_GUESSING = tuple(label.key for label in _LABELS if label.misspelt and "."
 
 @lru_cache(maxsize=4096)
 def key_meant(key: str) -> str | None:
-    """The known label that a key is a misspelling of; ``None`` if the key is known, or looks like nothing that is.
+    """The known label that a key is a misspelling of; ``None`` if the key is known, or resembles no label.
 
     Another case, other separators (``karpenter.sh/capacityType``), another domain of the same provider, a name without ``gke-``,
     and one wrong letter are misspellings. A key without a domain is the user's own, unless the name is one that only a provider
@@ -178,9 +178,9 @@ _MACHINES = tuple(provider.machines for provider in PROVIDERS.values() if provid
 
 
 def makers_of(key: str, values: Iterable[str] = ()) -> frozenset[str]:
-    """Who makes nodes with a label, in words; empty where everybody may. ``values`` are those of which a node must have one.
+    """Who makes nodes with a label, in words; empty if anyone may. ``values``: a node must have one of them.
 
-    The type of a machine tells its cloud as well: ``Standard_NC6s_v3`` is no node of AWS.
+    The type of a machine shows its cloud as well: ``Standard_NC6s_v3`` is not an AWS node.
     """
     domain = key.rpartition("/")[0]
     found = _MAKERS.get(key) or _MAKERS.get(domain, frozenset())
@@ -207,7 +207,7 @@ _REGION = re.compile(f"{_AWS_REGION}|{_GOOGLE_REGION}|{_AZURE_REGION}")
 
 
 def region_of(zone: str) -> str | None:
-    """The region in the name of a zone; ``None`` if it is no name of AWS, Google Cloud or Azure."""
+    """The region in the name of a zone; ``None`` for a name that is not from AWS, Google Cloud or Azure."""
     found = (pattern.fullmatch(zone) for pattern in _ZONES if len(zone) <= _LONGEST_VALUE)
     return next((match["region"] for match in found if match), None)
 

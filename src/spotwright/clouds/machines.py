@@ -1,4 +1,4 @@
-"""What the names of machine types tell: of which cloud a machine is, and its processor architecture. Pure, no IO.
+"""What the names of machine types show: the cloud of a machine, and its processor architecture. Pure, no IO.
 
 Sources: Google Cloud, "Arm on GKE"; AWS, "Amazon EC2 instance type naming conventions"; Microsoft Learn, "Azure virtual machine
 sizes naming conventions".

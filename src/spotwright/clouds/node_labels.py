@@ -1,9 +1,9 @@
-"""Labels that nobody writes: those that Kubernetes, clouds, Karpenter and device plugins set on the nodes of a pool. Pure, no IO.
+"""Built-in labels, which Kubernetes, clouds, Karpenter and device plugins set on the nodes of a pool. Pure, no IO.
 
-People select nodes by them, and no configuration lists them. Where the pool's machine, zones, region, system and devices tell
-the value, it is derived; otherwise nodes may carry the label with any value, so a condition on it counts as met, and whoever
-shows the result says so (:func:`setter`). :func:`refusal` is the one rule by which every command compares work with a pool. The
-table names its sources.
+People select nodes by them, and no configuration lists them. Where the pool's machine, zones, region, system and devices
+determine the value, it is derived; otherwise nodes may carry the label with any value, so a condition on it counts as met, and
+messages say so (:func:`setter`). :func:`refusal` is the one rule by which every command compares work with a
+pool. The table names its sources.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _SYSTEM_KEYS = frozenset(
 def is_set_by_system(key: str) -> bool:
     """Whether Kubernetes, a cloud or a controller sets a label on nodes by itself, and no work is expected to choose by it.
 
-    Labels of people are kept with a pool: those without a domain, those of a domain that is no provider's, and roles. So are
+    Labels of people are kept with a pool: labels without a domain or with one that is not a provider's, and roles. So are
     the few labels of clouds that say which accelerator a pool has.
     """
     domain, _, _ = key.rpartition("/")
@@ -126,7 +126,7 @@ def is_set_by_system(key: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def setter(pool: Pool, key: str) -> str:
-    """Who sets a label on the pool's nodes beside the configuration; empty if nobody does."""
+    """Who sets a label on the pool's nodes beside the configuration, or empty."""
     sorts = _sorts(pool)
     for one in SETTERS:
         if one.sets(key) and (not one.on or one.on & sorts) and _has(pool, one.devices):
@@ -135,9 +135,9 @@ def setter(pool: Pool, key: str) -> str:
 
 
 def _sorts(pool: Pool) -> frozenset[str]:
-    """What the pool may be, as setters of labels tell pools apart: Karpenter runs on three clouds, and the machine tells which.
+    """What the pool may be, as setters of labels distinguish pools: Karpenter runs on three clouds, and the machine shows which.
 
-    The built-in pools stand for those of any cloud.
+    The built-in pools stand for pools of any cloud.
     """
     if pool.price_source is PriceSource.EXAMPLE:
         return frozenset().union(*(one.sorts(one.clouds) for one in PROVIDERS.values()))
@@ -175,7 +175,7 @@ def _of_zone(pool: Pool, labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _derived(pool: Pool) -> dict[str, str]:
-    """What the pool's own settings tell of labels that nobody writes."""
+    """The built-in labels that follow from the pool's own settings."""
     labels = {"kubernetes.io/os": pool.os, "beta.kubernetes.io/os": pool.os}
     if region := _region(pool):
         labels |= {"topology.kubernetes.io/region": region, "failure-domain.beta.kubernetes.io/region": region}
@@ -191,7 +191,7 @@ _ZONE_OF_REGION = r"(?P<region>.*[0-9])-?[a-z]"
 
 
 def _region(pool: Pool) -> str:
-    """The value of the region's label, from the pool's region or else from one of its zones; empty if neither tells it."""
+    """The value of the region's label, from the pool's region or else from one of its zones; empty if neither is known."""
     if pool.region:
         return pool.region.lower()
     for zone in pool.zones:
@@ -203,7 +203,7 @@ def _region(pool: Pool) -> str:
 
 
 def architecture_of(pool: Pool) -> str:
-    """The architecture of the pool's machine as Kubernetes names it; empty where neither its name nor its provider tells it."""
+    """The architecture of the pool's machine as Kubernetes names it; empty if neither its name nor its provider shows it."""
     found, arm_machines = architecture(pool.machine), providers.of(pool).arm_machines
     if found or not pool.machine or not arm_machines:
         return found
@@ -211,7 +211,7 @@ def architecture_of(pool: Pool) -> str:
 
 
 class _UnknownLabels(Container[str]):
-    """The labels that nodes of a pool may carry with a value that nobody knows."""
+    """The labels that nodes of a pool may carry with an unknown value."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -223,12 +223,12 @@ class _UnknownLabels(Container[str]):
 
 @lru_cache(maxsize=1024)
 def unknown(pool: Pool) -> Container[str]:
-    """The labels that nodes of the pool may carry with a value that nothing tells."""
+    """The labels that nodes of the pool may carry with an unknown value."""
     return _UnknownLabels(pool)
 
 
 def refusal(pool: Pool, constraints: Constraints, taints: tuple[Taint, ...]) -> str:
-    """The first reason for which no node of the pool with these taints admits work; empty if those of one zone may admit it.
+    """The first reason for which no node of the pool with these taints admits work; empty if the nodes of one zone may admit it.
 
     Every command compares work with a pool by this function, so that one does not refuse what another accepts.
     """

@@ -175,7 +175,7 @@ _REGULAR = re.compile(r"normal|regular|standard|reserved")
 def capacity_by_words(key: str, value: str) -> bool | None:
     """Whether a label or taint that people set says spot (True) or on-demand (False), by the words in it; None: neither.
 
-    Groups that people manage have labels of their own: ``node-lifecycle=spot``, ``lifecycle=Ec2Spot``, ``example.com/spot=true``,
+    Groups that people manage have other labels: ``node-lifecycle=spot``, ``lifecycle=Ec2Spot``, ``example.com/spot=true``,
     ``node-role.kubernetes.io/spot``, ``capacity-type=ON_DEMAND``. The last part of the key is the word for capacity, alone.
     """
     name = _SEPARATOR.sub("", key.rpartition("/")[2]).lower()
@@ -206,14 +206,14 @@ POOL_SIGNS: tuple[str, ...] = (
     "yandex.cloud/node-group-id",  # Yandex Cloud
     "vke.vultr.com/node-pool",  # Vultr
 )
-"""Labels whose value names the pool of a node, by provisioners that are no :class:`~spotwright.model.pools.Provider`."""
+"""Labels whose value names the pool of a node, by provisioners that are not a :class:`~spotwright.model.pools.Provider`."""
 
 _OF_KUBERNETES = r"(.+\.)?(kubernetes\.io|k8s\.io)"
 _OF_KUBELETS = r"(.+\.)?(kubelet|node)\.kubernetes\.io"
 
 
 def is_refused_by_kubelet(key: str) -> bool:
-    """Whether a kubelet does not start with this label among its own, so that only somebody else can set it on the node.
+    """Whether a kubelet does not start with this label among its own, so that only another client can set it on the node.
 
     Source: Kubernetes reference, "kubelet", ``--node-labels``.
     """

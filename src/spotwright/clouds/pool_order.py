@@ -23,8 +23,8 @@ __all__ = ["UNKNOWN", "Autoscalers", "Order", "compute_class_of", "order_of"]
 class Autoscalers(NamedTuple):
     """What a cluster shows of its autoscalers. What cannot be read is None, and ``unread`` says why.
 
-    ``status`` is that of a cluster autoscaler; ``has_status``: whether there is one, None also where it speaks without it.
-    ``priorities`` are those of the expander; ``has_priorities``: whether its ConfigMap is there, also if it cannot be understood.
+    ``status`` is a cluster autoscaler's; ``has_status``: whether there is one, None also where it speaks without it.
+    ``priorities`` are the expander's; ``has_priorities``: whether its ConfigMap is there, also if it cannot be understood.
     ``weights`` are the weights of Karpenter's NodePools by name, none where Karpenter is not installed.
     """
 
@@ -36,8 +36,8 @@ class Autoscalers(NamedTuple):
     unread: str = ""
 
 
-UNKNOWN = Autoscalers(unread="nothing has been read of the cluster's autoscalers")
-"""Nothing is known."""
+UNKNOWN = Autoscalers(unread="the cluster's autoscalers have not been read")
+"""The unknown state."""
 
 
 class Order(NamedTuple):
@@ -62,7 +62,7 @@ def order_of(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscaler
     of_karpenter = [pool for pool in growing if node_pool_of(pool) and seen.weights != {}]
     of_groups = [pool for pool in growing if not node_pool_of(pool) and seen.has_status is not False]
     if not of_karpenter and not of_groups:
-        return Order(True, f"nothing adds nodes to these pools{' now' if stuck else ''}")
+        return Order(True, f"no autoscaler adds nodes to these pools{' now' if stuck else ''}")
     if of_karpenter and of_groups:
         return Order(False, "Karpenter and the cluster autoscaler would each choose among their own pools")
     return _of_karpenter(of_karpenter, seen) if of_karpenter else _of_groups(of_groups, pools, seen)
@@ -78,7 +78,7 @@ def _without_nodes(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Auto
 
 
 def compute_class_of(pools: Sequence[Pool]) -> str:
-    """The ComputeClass of GKE to which all of these pools belong, which orders them; empty if there is none."""
+    """The ComputeClass of GKE to which all of these pools belong, which orders them, or empty."""
     found = {pool.labels.get(of(pool).class_label) for pool in pools}
     only = found.pop() if len(found) == 1 else None
     return only or ""
@@ -113,7 +113,7 @@ def _of_groups(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscal
     ]
     if nameless:
         none = f"no group of the cluster autoscaler has the name of {', '.join(nameless)}"
-        return Order(True, f"{none}, so that nobody could tell that it cannot grow")
+        return Order(True, f"{none}, so it would be unknown that it cannot grow")
     if seen.has_priorities is None:
         return Order(False, f"the expander's ConfigMap {PRIORITIES} is not known ({seen.unread})")
     if seen.priorities is None:

@@ -1,6 +1,6 @@
 """What a provider's record says: one :class:`Provider` holds everything that differs from one provider to the next. Pure, no IO.
 
-Whoever needs to know what a provider does asks its record (:func:`spotwright.clouds.providers.of`) and never compares its name,
+Code that needs to know what a provider does asks its record (:func:`spotwright.clouds.providers.of`) and never compares its name,
 so that a new provider is one record of :mod:`spotwright.clouds.provider_records`.
 """
 
@@ -31,7 +31,7 @@ AZURE = "Azure"
 class Form(NamedTuple):
     """One form of spot capacity that a provider sells, with what its nodes carry.
 
-    A pool is of another form than the provider's usual one if its own labels have one of the form's: nobody else sets them.
+    A pool is of another form than the provider's usual one if its own labels have one of the form's, which are set only by it.
     """
 
     labels: Mapping[str, str] = MappingProxyType({})
@@ -65,7 +65,7 @@ class Setter(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A label that somebody else than the user sets.
+    """A label that is set by others than the user.
 
     ``values``: those that nodes have; there may be others too if ``is_open``. ``is_small``: no value has a capital letter.
     ``misspelt``: keys that people write for it and no node has.
@@ -89,7 +89,7 @@ class PastForm(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, match_args=False)
 class Provider:
-    """One provider. What is left out is so where nothing is assumed beyond the configuration.
+    """One provider. An omitted field means no assumption beyond the configuration.
 
     ``notice`` is in seconds; no provider guarantees it. Patterns are texts, which are compiled where they are needed.
     ``has_groups``: its nodes are in groups that the cluster autoscaler may grow.
@@ -116,15 +116,15 @@ class Provider:
     spot_taint_keys: frozenset[str] = frozenset()  # keys that mean spot there, also of taints set by people
     capacity_signs: Mapping[str, CapacitySign] = field(
         default_factory=dict
-    )  # labels that tell the capacity beside these
+    )  # labels that show the capacity beside these
     past: tuple[PastForm, ...] = ()  # labels of its nodes in the past
     marks_spot: bool = False  # a node without a sign of spot is on-demand
     node_prefix: str = ""  # of labels by which its nodes are known, where none names their pool
     plain_labels: frozenset[str] = frozenset()  # without a domain, that it sets by itself
     chosen_labels: frozenset[str] = frozenset()  # that it sets, and by which work is expected to choose
-    setters: tuple[Setter, ...] = ()  # of labels that nobody writes
+    setters: tuple[Setter, ...] = ()  # of built-in labels
     zone_labels: tuple[str, ...] = ()  # beside that of Kubernetes, with the same value
-    derived: Callable[[Pool], Mapping[str, str]] | None = None  # labels that the pool's own settings tell
+    derived: Callable[[Pool], Mapping[str, str]] | None = None  # labels that follow from the pool's own settings
 
     # What can be said of its labels without knowing any pool
     labels: tuple[Label, ...] = ()
@@ -149,8 +149,8 @@ class Provider:
     tools: tuple[str, ...] = ()  # that make its pools, as in ``pools command --as``, the usual one first
     makes_pools: str = ""  # by what it makes pools by itself, for people; empty: it makes none
     makes_pools_of: str = ""  # services of clouds that are this provider for us, for people
-    adds_pools: bool = False  # may make pools at any time, with names that nobody knows
-    mixes_capacities: bool = False  # one pool there may be several here, of both capacities; spot is taken first
+    adds_pools: bool = False  # may make pools at any time, with unknown names
+    mixes_capacities: bool = False  # one pool there may be several here, of both capacities; spot is used first
     machines_setting: str = ""  # of a pool with machines of several types, by the usual tool's name for it
     lifetime_field: str = ""  # of its pools, at whose time it drains a node
 
@@ -162,11 +162,11 @@ class Provider:
     group: str = (
         ""  # the name of a pool's group of nodes as a pattern; ``pool``, or what ends with it, ``cluster_and_pool``
     )
-    likely_group: str = "{name}"  # such a name, where no status tells it
+    likely_group: str = "{name}"  # such a name, if no status shows it
     group_pattern: str = ".*{name}.*"  # a pattern for the expander that matches no group of another pool
     hints_at_zero: bool = False  # its autoscaler knows labels and taints of an empty pool only by hints
 
-    # Where there is no configuration yet
+    # Before there is a configuration
     marks: tuple[
         str, ...
     ] = ()  # texts in manifests: prefixes of labels and annotations, storage drivers, addresses of buckets
@@ -217,7 +217,7 @@ class Provider:
         return self.cloud_of(pool) if self.cloud_of is not None else self.clouds
 
     def sorts(self, clouds: tuple[str, ...]) -> frozenset[str]:
-        """What its pools on these clouds are, as setters of labels tell pools apart."""
+        """What its pools on these clouds are, as setters of labels distinguish pools."""
         if len(self.clouds) < 2:
             return frozenset({self.title} - {""})
         return frozenset(f"{self.title} on {cloud}" for cloud in clouds)

@@ -1,4 +1,4 @@
-"""The records of the providers: AKS, GKE, EKS, Karpenter, and the generic one of which nothing is assumed. Pure, no IO.
+"""The records of the providers: AKS, GKE, EKS, Karpenter, and the generic one without assumptions. Pure, no IO.
 
 A new provider is one record here. What its record leaves out is left out everywhere: a provider without a metadata service has
 no notices that are read on its nodes, one without tools no commands that make its pools. The sources stand beside the facts.
@@ -493,7 +493,7 @@ _EKS = Provider(
 )
 
 
-# Karpenter on AWS: 120 s notice; sets labels, no taint. It also runs on Azure and Google Cloud, and the machine tells which.
+# Karpenter on AWS: 120 s notice; sets labels, no taint. It also runs on Azure and Google Cloud, and the machine shows which.
 
 _KARPENTER_CAPACITY = "karpenter.sh/capacity-type"
 
@@ -595,7 +595,7 @@ _KARPENTER_RECORD = Provider(
 
 
 # OKE: about 120 s notice, in which OKE drains the node; sets label and taint of preemptible nodes, and the GPU taint. No label
-# names the pool. Nothing of this was tried on a real OKE. Sources: Oracle Cloud Infrastructure documentation, "Using Preemptible
+# names the pool. Not tried on a real OKE. Sources: Oracle Cloud Infrastructure documentation, "Using Preemptible
 # Capacity to Provision Worker Nodes" (label, key of the taint, drain), "Supported Labels for Different Usecases", "Using the
 # Kubernetes Cluster Autoscaler" (groups are OCIDs of pools); oracle/karpenter-provider-oci, ``docs/guide/faqs.md`` (value and
 # effect of the taints that OKE starts nodes with); Oracle's blog, "Reduce your Kubernetes costs with preemptible nodes" (two
@@ -608,8 +608,8 @@ _OKE = Provider(
     120.0,
     title="OKE",
     remark=(
-        "From Oracle's documentation; nothing was tried on a real OKE. No label there names a pool: give pools that differ in "
-        "neither machine nor capacity, and those of Kueue's flavors, a label of their own. OKE drains a node before its end; no "
+        "From Oracle's documentation; not tried on a real OKE. No label there names a pool: give pools that differ in "
+        "neither machine nor capacity, and pools of Kueue's flavors, a distinct label. OKE drains a node before its end; no "
         "notice is read on it."
     ),
     notice_words="Oracle Cloud",
@@ -669,7 +669,7 @@ _GENERIC = Provider(  # 30 s notice; sets neither labels nor taints
 )
 
 PROVIDERS: Mapping[str, Provider] = {one.name: one for one in (*_KNOWN, _GENERIC)}
-"""The records by the name in ``spotwright.yaml``, in the order in which people are told of them; the generic one is the last."""
+"""The records by the name in ``spotwright.yaml``, in the order in which messages list them; the generic one is the last."""
 
 AUTOSCALERS: tuple[str, ...] = tuple(dict.fromkeys(one.autoscaler for one in PROVIDERS.values()))
 """The autoscalers that grow the pools of some provider, the cluster autoscaler first."""

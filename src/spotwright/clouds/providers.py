@@ -103,7 +103,7 @@ def of(pool: Pool) -> Provider:
 
 
 def allowed_name(pool: Pool, name: str) -> str | None:
-    """The name without the characters that the pool's provider does not allow; None if what is left is no name there."""
+    """The name without the characters that the pool's provider does not allow; None if the rest is not a valid name there."""
     rule = _rule(pool)
     if rule is None:
         return name
@@ -126,7 +126,7 @@ _LABEL = r"(?P<region>[a-z][a-z0-9]*)-(?P<number>[0-9])"
 
 
 def is_azure(pool: Pool) -> bool:
-    """Whether the nodes are machines of Azure: those of AKS, and those that Karpenter makes there."""
+    """Whether the nodes are machines of Azure: AKS', and those that Karpenter makes there."""
     return of(pool).clouds_of(pool) == (AZURE,)
 
 
@@ -241,7 +241,7 @@ def _spot_labels() -> Mapping[str, tuple[str, ...]]:
 
 
 SPOT_LABELS: Mapping[str, tuple[str, ...]] = _spot_labels()
-"""Labels that mean spot, of all providers, of other provisioners and of the past: the values of each key, that of today first."""
+"""Labels that mean spot, of all providers and provisioners, also former ones: the values of each key, the current one first."""
 
 CAPACITY_LABELS: tuple[str, ...] = tuple(
     next(iter(provider.spot_labels)) for provider in PROVIDERS.values() if provider.spot_labels
@@ -278,7 +278,7 @@ GPU_TAINT_KEYS: frozenset[str] = frozenset({NVIDIA_GPU, "amd.com/gpu"})
 
 @lru_cache(maxsize=1024)
 def labels(pool: Pool) -> Mapping[str, str]:
-    """Return the labels of a node of this pool: those of the provider, overridden by the pool's own.
+    """Return the labels of a node of this pool: the provider's, overridden by the pool's own.
 
     They include the zone only if the pool has exactly one, because nodes of several zones differ, and only if its label is known
     (:func:`unknown_zones`).
@@ -296,7 +296,7 @@ def labels(pool: Pool) -> Mapping[str, str]:
 
 @lru_cache(maxsize=1024)
 def labels_by_zone(pool: Pool) -> tuple[Mapping[str, str], ...]:
-    """Return the labels of the pool's nodes in each of its zones; those of :func:`labels` where it names no zone."""
+    """Return the labels of the pool's nodes in each of its zones; as :func:`labels` if it names no zone."""
     common = labels(pool)
     if len(pool.zones) < 2 or ZONE in pool.labels:
         return (common,)
@@ -328,7 +328,7 @@ def own_labels(pool: Pool) -> Mapping[str, str]:
 
 
 def setting(provider: str) -> Mapping[str, str]:
-    """What a pool says of its provider in ``spotwright.yaml``: nothing for the generic one, which is the default."""
+    """What a pool says of its provider in ``spotwright.yaml``: empty for the generic one, which is the default."""
     return {} if provider == GENERIC else {"provider": provider}
 
 
@@ -432,7 +432,7 @@ def notice_of_pods(pool: Pool) -> float:
 def providers_of(keys: Collection[str]) -> tuple[Provider, ...]:
     """Return the providers whose spot nodes have a label or taint with one of these keys.
 
-    A key without a domain (``spot``) is set by people, and so it tells nothing of the provider.
+    A key without a domain (``spot``) is set by people, and so it does not show the provider.
     """
     named = {key for key in keys if "/" in key}
     return tuple(

@@ -6,7 +6,7 @@ a part of that time. Placement is plain computation and runs in threads, in whic
 does not hold up others. A namespace whose objects cost too much is answered "allowed, unchanged" at once for a while.
 
 An AdmissionReview (``admission.k8s.io/v1``) goes to one of two deciders: objects are placed, pods are pinned to a rung, and a
-pod without an owner gets both. So does a pod of an object that was created while nobody answered
+pod without an owner gets both. So does a pod of an object that was created while no webhook answered
 (:mod:`spotwright.cluster.admit_unplaced`).
 """
 
@@ -82,7 +82,7 @@ DEFECT = Outcome("defect", warnings=as_warnings(["not placed: Spotwright has fai
 
 
 class BadReview(ValueError):
-    """The body of a request is no AdmissionReview of version v1; the sender is no API server, or a newer one."""
+    """The body of a request is not an AdmissionReview of version v1: the sender is not an API server, or a newer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ LOOK_UP = 2.0
 
 FACTS = 7.0
 """Seconds after which a pod is left as it is, because neither its history nor its owners could be read. What is left of
-:data:`ANSWER_AFTER` is for the turns in which pods are made precise."""
+:data:`ANSWER_AFTER` is for the turns in which pods are pinned to a rung."""
 
 _DECIDED = 4  # times that a pod is decided on: each time its number, or one more agreement of its gang, is known
 _LOOKING = 4  # reviews at once that read other objects: each up to twenty, of two megabytes
@@ -340,7 +340,7 @@ _TOO_LATE = "too late"  # the verdict where an API server goes on without the an
 _LIMITS = Limits(
     arrival=10.0,  # as long as an API server waits: on busy nodes it is slow itself, and its review would be lost
     idle=100.0,  # API servers end what was idle for 90 s (Go's http.DefaultTransport); they do not send again what we cut off
-    body=4 * 1024 * 1024,  # an object has at most 3 MiB; of a larger update nothing is read
+    body=4 * 1024 * 1024,  # an object has at most 3 MiB; a larger update is not read
     memory=96 * 1024 * 1024,  # a thousand ordinary reviews
 )
 
@@ -357,8 +357,8 @@ class Webhook:
     ``find_object`` reads from the cluster, ``find_facts`` from what was recorded. ``is_ready`` says whether the configurations
     have been read, ``health`` why this process should be started again, if it should. ``refusal_image`` is the image of refused
     pods, or how they are made. ``missing_claims`` finds the claims of default policies that are not there.
-    ``on_rival`` hears of the API version, kind, name and namespace of an object, and of the other
-    controller that has placed it; nobody knows yet whether there will be such an object.
+    ``on_rival`` gets the API version, kind, name and namespace of an object, and the other
+    controller that has placed it; the object may still be refused by others.
     """
 
     configurations: Configurations
@@ -376,11 +376,11 @@ class Webhook:
     missing_claims: FindMissingClaims = none_is_missing
     _executor: ThreadPoolExecutor = field(init=False)
     _turns: Turns = field(init=False)
-    _reading: Turns = field(init=False)  # of addresses: nobody knows yet for which namespace they ask
+    _reading: Turns = field(init=False)  # of addresses: their namespace is not known yet
     _looking: Turns = field(init=False)  # of those who read other objects, which take memory until the answer
     _ends: bool = False
     _asked: int = 0  # reviews that are not answered yet
-    _quiet: int = _QUIET  # looks in a row without a review; nobody has asked yet
+    _quiet: int = _QUIET  # looks in a row without a review
 
     def __post_init__(self) -> None:
         """Start no thread yet: the pool starts them when they are needed."""
@@ -402,14 +402,14 @@ class Webhook:
         return app
 
     def close(self) -> None:
-        """Wait for no thread: an answer that nobody waits for any more is lost."""
+        """Shut down without waiting for threads: answers still being computed are lost."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def drain(self) -> None:
         """Let API servers take their reviews elsewhere: each connection ends with its next answer, until none is left.
 
         An API server keeps its connections, and a review that it has sent on one that is closed at that moment is lost, because
-        it does not send it again (Go's net/http tries a POST again only if nothing of it was written). So whoever has a Service
+        it does not send it again (Go's net/http tries a POST again only if no byte of it was written). So a caller with a Service
         in front takes this replica out of it first.
         """
         self._ends = True
@@ -429,7 +429,7 @@ class Webhook:
         return web.Response(text="ok" if ready else "configurations are not read yet", status=200 if ready else 503)
 
     async def _mutate(self, request: web.Request) -> web.Response:
-        """Answer a review, unless whoever has asked goes on before: then what nobody has begun is not done for it."""
+        """Answer a review. If the client disconnects, work that has not begun is dropped."""
         if self.asks_for_certificates and not _has_certificate(request):
             return web.Response(text="the request has no client certificate of an API server", status=403)
         self._asked, self._quiet = self._asked + 1, 0
@@ -535,7 +535,7 @@ class Webhook:
     ) -> tuple[dict[str, Any], Outcome]:
         """The answer for a pod without a policy whose controller is a run: placed if that was created unplaced.
 
-        A number is given out only where the pod is placed, so it is placed first, and made precise then.
+        A number is given out only where the pod is placed, so it is placed first, and then pinned to a rung.
         """
         async with self._looking.turn(key):
             review, first, retries = await self._placed_at_pod(asked, key, config)
@@ -608,7 +608,7 @@ class Webhook:
             return *answer(asked, decide), time.thread_time() - used
 
         def is_over(done: asyncio.Future[tuple[dict[str, Any], Outcome, float]]) -> None:
-            """Also where nobody waits any more: a thread that works has its turn, and what it costs counts."""
+            """Also if no client waits any more: a working thread has its turn, and what it costs counts."""
             self._turns.give_back(key)
             if not done.cancelled() and done.exception() is None:
                 self.costs.spent(key, done.result()[2])
@@ -623,7 +623,7 @@ class Webhook:
         return review, outcome
 
     async def _facts(self, asked: AdmissionRequest) -> AdmissionContext:
-        """What was recorded of a pod's task; nothing is known if it is not found in time."""
+        """What was recorded of a pod's task; unknown if it is not found in time."""
         if asked.data.get("kind") != "Pod" or asked.old is not None or not wants_facts(asked.data):
             return AdmissionContext()
         return await self._found(asked)

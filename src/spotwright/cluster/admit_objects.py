@@ -76,7 +76,7 @@ def admitted_mark(config: Config, by: str = "") -> dict[str, str]:
 
 
 def admitted_by(data: Mapping[str, Any]) -> str:
-    """The controller that has placed an object, NAMESPACE/NAME; empty if its mark does not tell."""
+    """The controller that has placed an object, NAMESPACE/NAME; empty if its mark does not say."""
     try:
         mark = json.loads(str(_marks(data).get(ADMITTED_ANNOTATION, "")))
     except ValueError:
@@ -100,13 +100,13 @@ def is_admitted(data: Mapping[str, Any]) -> bool:
 
 
 def kept_mark(data: Mapping[str, Any]) -> dict[str, str]:
-    """The mark of a webhook where it stands now; empty if there is none."""
+    """The mark of a webhook where it stands now; empty without a mark."""
     mark = value_at(data, (*annotations_at(data), ADMITTED_ANNOTATION))
     return {} if mark is None else {ADMITTED_ANNOTATION: str(mark)}
 
 
 def _marks(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The annotations among which our marks stand, and those of the object's own metadata, where older versions wrote them."""
+    """The annotations that hold our marks, and the object's own metadata annotations, where older versions wrote them."""
     own = value_at(data, annotations_at(data))
     return {**_metadata(data, "annotations"), **(own if isinstance(own, dict) else {})}
 
@@ -134,7 +134,7 @@ def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """The templates of an object's pods, also those without metadata; ``None`` if its kind has none of its own."""
+    """The templates of an object's pods, also those without metadata; ``None`` if its kind has no pods."""
     return [mapping(value_at(data, path)) for place, path in pod_places(data) if path and place.is_template] or None
 
 
@@ -148,13 +148,13 @@ def policy_of_templates(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 def has_placed_templates(data: Mapping[str, Any]) -> bool:
     """Whether the object has pod templates that were placed, in this object or in its owner.
 
-    All of them have to be, except those of a Workflow, whose own steps may have no pods, and of a SparkApplication, whose driver
-    and executors have annotations and no templates.
+    All of them must have a policy, except in a Workflow, whose own steps may have no pods, and of a SparkApplication, whose
+    driver and executors have annotations and no templates.
     """
     templates = list(_pod_templates(data))
     if templates:
         return all(POLICY_ANNOTATION in _metadata(template, "annotations") for template in templates)
-    holders = [  # of a step, and of Spark's executors: what they inherit says nothing of them
+    holders = [  # of a step, and of Spark's executors: what they inherit does not count
         value_at(data, path)
         for place, path in pod_places(data)
         if place.form == "H" and (isinstance(path[-1], int) or path[-1] == "executor")
@@ -181,13 +181,13 @@ MAX_EACH = 255
 MAX_ALL = 4096
 """The characters of all warnings of one answer together."""
 
-_LONGEST_TEXT = 2_000  # characters of one text, before it is cut into warnings; it may quote what somebody wrote
+_LONGEST_TEXT = 2_000  # characters of one text, before it is cut into warnings; it may quote user input
 _PREFIX = "spotwright: "
 _MORE = "{count} more warnings do not fit here; spotwright explain FILE shows all"
 
 
 def warnings_of(findings: Iterable[Finding]) -> list[str]:
-    """The warnings for findings of level warning; notes tell nothing that the user has to change."""
+    """The warnings for findings of level warning; notes ask the user for no change."""
     texts = []
     for finding in findings:
         if finding.level is Level.WARNING:
@@ -219,7 +219,7 @@ ATTEMPT_ANNOTATION = "spotwright.dev/attempt"
 class Admission(NamedTuple):
     """What was decided of a pod: the pools of its rung, or of all rungs where it ``is_open``, and the sentence for people.
 
-    ``is_refused``: it runs nothing of the user's, and is no attempt. Without ``pools`` its rung is somebody else's decision.
+    ``is_refused``: it runs no user code and is not an attempt. Without ``pools`` another component decides its rung.
     ``pinned``: the conditions that the review has added to each of the pod's required terms, for this attempt alone.
     """
 
@@ -267,7 +267,7 @@ class Verdict:
     UNKNOWN_VERSION = "version is not known"
     UNPLACEABLE = "cannot be placed"
     TOO_LARGE = "is too large"
-    MISSHAPEN = "is no object that an API server sends"
+    MISSHAPEN = "is not an object that an API server sends"
     NO_CONFIGURATION = "no configuration"
     RESTORED = "applied again"
 
@@ -282,7 +282,7 @@ def admit_object(
 ) -> Outcome:
     """Place an object that is about to be created; ``data`` is not changed. ``steps`` limits the work.
 
-    ``config`` is the configuration of its namespace, ``None`` if there is none. ``beside`` are the objects that
+    ``config`` is the configuration of its namespace, or ``None``. ``beside`` are the objects that
     :func:`referenced_objects` names, as far as they exist: runtimes and templates, and the owner. ``by`` names this controller.
     """
     verdict, warning = reason_to_leave(data, config, beside)

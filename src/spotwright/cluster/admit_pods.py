@@ -1,12 +1,12 @@
-"""Makes a new pod precise: the rung of its attempt as a requirement, its number, and its variables; or refuses it.
+"""Pins a new pod to the rung of its attempt, and adds its number and variables; or refuses it.
 
 The first attempt is left open to all rungs where what makes the cluster's nodes follows the order of their pools by itself
 (:mod:`spotwright.clouds.pool_order`): then the next pool is tried within seconds, and no pod is evicted.
 
 The object around the pod was placed for every rung, so a pod that is admitted without us runs as well. What is added here
-depends on the attempts before, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that was made precise is left as
-it is, so that a second look at it changes nothing. A pod for which no budget is left is replaced by one that says why and
-exits with 86. Pods of Argo, KFP and Katib, and those of a training whose pods save together, get a preStop hook that turns their
+depends on the attempts before, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that is already pinned to a rung
+is left alone, so that a second review changes it no further. A pod without budget is replaced by one that says why and exits
+with 86. Pods of Argo, KFP and Katib, and pods of a training that save together, get a preStop hook that turns their
 grace period into time before SIGTERM.
 """
 
@@ -87,7 +87,7 @@ _REQUEST: Mapping[str, str] = {"cpu": "100m", "memory": "128Mi"}
 _LIMIT: Mapping[str, str] = {"cpu": "500m", "memory": "128Mi"}
 """What a container of a refused pod requests, and its limit, unless the container in its place has less.
 
-A quota without a LimitRange wants both of every container. They are no less than this, as a LimitRange may have a minimum, and
+A quota without a LimitRange wants both of every container. They are at least this, as a LimitRange may have a minimum, and
 as Argo's emissary, which stands in front, needs seconds to start with a tenth of that.
 """
 _ARGO_EXECUTOR = "argoexec"
@@ -95,7 +95,7 @@ _EMISSARY_FOLDER = "/var/run/argo"
 _EMISSARY = f"{_EMISSARY_FOLDER}/{_ARGO_EXECUTOR}"
 _EMISSARY_END = "--"
 _ARGO_FOLDERS = ("/var/run/", "/argo/", "/tmp")  # noqa: S108 (a path in Argo's containers)
-"""Where Argo's own containers have Argo's own volumes. What they mount elsewhere (``/mainctrfs``) are those of the step."""
+"""Where Argo's own containers have Argo's own volumes. What they mount elsewhere (``/mainctrfs``) belongs to the step."""
 _OF_ARGO = frozenset({"emptyDir", "secret", "configMap", "projected", "downwardAPI"})
 """Kinds of volumes that Argo's own containers need: its folders, the API's token, and credentials for artifacts."""
 _EXCHANGES_A_PROGRAM = ("PATH", "LD_", "SHELL", "BASH_ENV", "ENV")
@@ -123,9 +123,9 @@ def refused_pod(
 ) -> dict[str, Any]:
     """The pod whose main container says ``message`` as its termination message and exits with 86.
 
-    It requests next to nothing, and runs and mounts nothing of the user's: Argo's own containers alone stay, as Argo reads the
-    pod's end through them. It goes where the pod may go by its own selectors, without the conditions that were ``placed``, and
-    tolerates the taints that the pod tolerates by their keys, and ``tolerations``.
+    It requests almost no resources and neither runs nor mounts anything of the user's: only Argo's own containers stay, as Argo
+    reads the pod's end through them. It goes where the pod may go by its own selectors, without the conditions that were
+    ``placed``, and tolerates the taints that the pod tolerates by their keys, and ``tolerations``.
     """
     spec: dict[str, Any] = {name: value for name, value in data["spec"].items() if name not in _DROPPED}
     containers: Sequence[Mapping[str, Any]] = data["spec"].get("containers") or ()
@@ -155,7 +155,7 @@ def refused_pod(
 
 
 def _mains(containers: Sequence[Mapping[str, Any]], *, is_argo: bool) -> list[Mapping[str, Any]]:
-    """The containers of a pod that say the message: one; of an Argo step with several of its own, all, as Argo awaits each.
+    """The containers of a pod that say the message: one; of an Argo step with several containers, all, as Argo awaits each.
 
     Such a step gets one called ``main`` as well: Argo takes the step's exit code from it alone, and without a code tries again.
     """
@@ -169,7 +169,7 @@ def _mains(containers: Sequence[Mapping[str, Any]], *, is_argo: bool) -> list[Ma
 def _of_argo(
     data: Mapping[str, Any], field: str, name: str, images: Sequence[str], volumes: AbstractSet[str]
 ) -> list[dict[str, Any]]:
-    """The container of a pod that Argo adds, by its name, its program and its image; with nothing in it that is the step's."""
+    """The container of a pod that Argo adds, by its name, its program and its image; without anything of the step."""
     if ARGO_NODE not in ((data.get("metadata") or {}).get("annotations") or {}):
         return []
     known = frozenset(map(_repository, images))
@@ -301,7 +301,7 @@ _OF_GANGS = frozenset(kind.pods_label for kind in run_kinds().values() if kind.i
 # Plain POSIX sh, and `date` and `sleep` of any image with a shell.
 # `umask 0`: the code may run as another user than the hook. The notice appears whole, by `mv`.
 # `[ -d /proc/PID ]`: a process that was killed is not waited for, also one of another user. Without a match, PID is a `*`.
-# The clock bounds the wait and not the number of turns, which take longer on a busy node. If `date` fails, nothing is waited for.
+# The clock bounds the wait and not the number of turns, which take longer on a busy node. If `date` fails, it does not wait.
 _PRE_STOP_SCRIPT = """\
 umask 0
 d={folder}
@@ -325,9 +325,9 @@ def hook_script(seconds: int, folder: str = FOLDER) -> str:
 def grace_hook(data: Mapping[str, Any], grace_period: int) -> tuple[PodChange, list[str]]:
     """The hook, its folder and its variables for the containers of a pod that run a task's code, and warnings.
 
-    Pods of Argo get it; those of Katib's trials, whose shell passes no SIGTERM on; and those of a gang: after SIGTERM a launcher
+    Pods of Argo, of Katib's trials (whose shell passes no SIGTERM on) and of a gang get it: after SIGTERM a launcher
     ends its ranks before all have saved one step. A container with a preStop hook of its user's keeps it, and has no time before
-    SIGTERM. A pod whose ``grace_period``, in seconds, is not longer than :data:`MARGIN` gets nothing.
+    SIGTERM. A pod whose ``grace_period``, in seconds, is not longer than :data:`MARGIN` gets no hook.
     """
     spec, seconds = data["spec"], grace_period - MARGIN
     if not _ends_early(data) or seconds <= 0 or _is_windows(spec):
@@ -354,7 +354,7 @@ def _ends_early(data: Mapping[str, Any]) -> bool:
 
 
 def _hook(container: Mapping[str, Any], seconds: int) -> ContainerChange:
-    """The hook of a container. A subPath gives each container of the pod a folder of its own, with the volume's mode 0777."""
+    """The hook of a container. A subPath gives each container of the pod its own folder, with the volume's mode 0777."""
     mount = {"name": _VOLUME, "mountPath": FOLDER, "subPath": str(container.get("name"))}
     variables = {FOLDER_VARIABLE: FOLDER, "SPOTWRIGHT_NOTICE_FILE": f"{FOLDER}/{NOTICE}"}
     hook = {"exec": {"command": ["sh", "-c", hook_script(seconds)]}}
@@ -382,10 +382,10 @@ OPEN_ANNOTATION = "spotwright.dev/open"
 """Marks a pod that is open to all rungs of its ladder: who follows the order of their pools, for people."""
 
 ADMISSION_ANNOTATION = "spotwright.dev/admission"
-"""The token of the review that made the pod precise: by it a replica recognizes the pod for which a number was given out."""
+"""The token of the review that pinned the pod to a rung: by it a replica recognizes the pod for which a number was given out."""
 
 REFUSED_ANNOTATION = "spotwright.dev/refused"
-"""Marks a pod, with the value ``true``, that runs nothing of the user's: it says which budget is spent, and is no attempt."""
+"""Marks a pod, with the value ``true``, that runs no user code: it says which budget is spent, and is not an attempt."""
 
 WHY_ANNOTATION = "spotwright.dev/why"
 """The sentence for people: why this rung, or why the pod is refused."""
@@ -407,7 +407,7 @@ _GRACE = "terminationGracePeriodSeconds"
 
 
 async def _is_noted(_: Admission, __: AdmissionContext) -> None:
-    """Nothing has to be noted."""
+    """Store nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,15 +415,15 @@ class AdmissionContext:
     """What was recorded of a pod's task.
 
     ``history`` are its attempts in order of creation. ``number`` was given to this attempt; None: one more than the history
-    has. ``agree`` is asked with the pools of each rung of the pod's ladder and those of the rung that was decided, and returns
+    has. ``agree`` is asked with the pools of each rung of the pod's ladder and of the decided rung, and returns
     the pools on which the pods of the same gang, restart and ladder have agreed; None: the pod is in no gang. ``has_begun``:
     another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
-    ``autoscalers`` is what the cluster shows of what makes its nodes. ``stays`` says why nobody will take the pod back where it
-    waits in vain; empty if the descheduler will.
-    ``token`` marks the pod. ``keep`` notes what was decided with these facts, before the API server hears of it; it returns
-    other facts to decide with where the number or the agreement is another one by now, or where nothing can be noted.
-    ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain. ``is_admitted``: a review
-    has made the pod precise just now, and this one comes after it. ``is_late``: the end of an attempt before this one was not
+    ``autoscalers`` is what the cluster shows of its autoscalers. ``stays`` says why the descheduler will not evict a pod that
+    waits in vain; empty if it will.
+    ``token`` marks the pod. ``keep`` stores the decision that these facts gave, before the API server gets it. It returns other
+    facts to decide with if another review has the number, the gang has agreed otherwise, or the decision cannot be stored.
+    ``is_known``: false if the read failed, so that neither a number nor a rung is certain. ``is_admitted``: a review
+    has pinned the pod to a rung just now, and this one comes after it. ``is_late``: the end of an attempt before this one was not
     recorded in time, so the rung follows from what was.
     """
 
@@ -451,11 +451,11 @@ def admit_pod(
     """The outcome for a pod that is about to be created; ``data`` is not changed.
 
     ``refusals`` is how refused pods are made, or their image alone. ``own_retries`` is a clause that says why the retries of the
-    pod's owner are not those of the policy: then no budget is spent, because nothing in the owner ends it at a refusal.
+    pod's owner differ from the policy's: then no budget is spent, because a refusal would not end the owner.
     """
     reason = _reason_to_leave(data) or _reason_in(facts)
     if reason or config is None:
-        return Outcome(reason or "there is no configuration")
+        return Outcome(reason or "no configuration")
     try:
         policy, ladder = _policy_and_ladder(data, config)
     except InputError as error:
@@ -520,16 +520,16 @@ def _why_made_again(data: Mapping[str, Any]) -> str:
     roles = kind_of(owner.api_version, owner.kind).roles if owner is not None else ()
     if policy not in ("OnFailure", "Always") or not roles:
         return ""
-    return f"its restartPolicy {policy} makes it again after any error, so nothing ends it at the policy's budgets"
+    return f"its restartPolicy {policy} restarts it after any error, so the policy's budgets do not end it"
 
 
 def wants_facts(data: Mapping[str, Any]) -> bool:
-    """Whether a pod with the policy of its owner is about to be made precise, which its history decides."""
+    """Whether a pod with the policy of its owner is about to be pinned to a rung, by its history."""
     return not _reason_to_leave(data)
 
 
 def _reason_to_leave(data: Mapping[str, Any]) -> str:
-    """Why a pod is left as it is, whatever its history and the configuration are; empty if it is made precise."""
+    """Why a pod is left as it is, whatever its history and the configuration are; empty if it is pinned to a rung."""
     annotations = value_at(data, ("metadata", "annotations")) or {}
     if is_ignored(data) or POLICY_ANNOTATION not in annotations:
         return "pod has no policy"
@@ -538,7 +538,7 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
 
 
 def _reason_in(facts: AdmissionContext) -> str:
-    """Why a pod is left as it is because of what was recorded; empty if it is made precise."""
+    """Why a pod is left as it is because of what was recorded; empty if it is pinned to a rung."""
     if facts.is_admitted:
         return "pod is admitted already"
     return "" if facts.is_known else _NOT_KNOWN
@@ -569,7 +569,7 @@ def _marks(decided: NextAttempt, why: str, facts: AdmissionContext) -> dict[str,
 
 
 class _Pod(NamedTuple):
-    """A pod that is made precise. ``is_queued``: Kueue admits it, so its flavor is its rung."""
+    """A pod that is pinned to a rung. ``is_queued``: Kueue admits it, so its flavor is its rung."""
 
     data: Mapping[str, Any]
     config: Config
@@ -596,7 +596,7 @@ def _chosen(pod: _Pod, decided: NextAttempt, facts: AdmissionContext) -> _Chosen
     """The rung that was decided, or all that the attempt may use now.
 
     It is open to them where something else keeps the order of their pools, unless an interruption or a wait in vain has decided
-    about its rung; and always where nobody takes it back from a pool that cannot grow: there it would wait for ever.
+    about its rung; and always if the descheduler does not evict it from a pool that cannot grow: there it would wait for ever.
     """
     ladder, every = pod.ladder, pod.config.pools
     pinned, allowed = _Chosen((decided.rung,)), allowed_rungs(decided.spent, pod.policy, ladder)
@@ -604,7 +604,8 @@ def _chosen(pod: _Pod, decided: NextAttempt, facts: AdmissionContext) -> _Chosen
         return pinned
     if facts.stays:
         return _Chosen(
-            allowed, f"open to {_count(allowed, ladder)}, because nobody takes it back from one of them: {facts.stays}"
+            allowed,
+            f"open to {_count(allowed, ladder)}, because it is not evicted if one of them cannot grow: {facts.stays}",
         )
     if not decided.is_first:
         return pinned
@@ -683,7 +684,7 @@ def _pin(pod: _Pod, chosen: _Chosen) -> PodChange:
 
 
 def _of_attempt(data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Pool], grace: object) -> PodChange:
-    """The variables that depend on the attempt, for every container that has those of its task.
+    """The variables that depend on the attempt, for every container that has its task's variables.
 
     SPOTWRIGHT_GRACE is left out where Argo ends the code within a second of SIGTERM, whatever the grace period.
     """

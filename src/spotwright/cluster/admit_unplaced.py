@@ -1,4 +1,4 @@
-"""Places a pod whose Job, JobSet, Workflow or training job was created while nobody answered reviews.
+"""Places a pod whose Job, JobSet, Workflow or training job was created while no webhook answered.
 
 Such an object has no placement, and its pods have no policy: without this module none of its attempts would ever be placed. So
 its owners are read, the object is placed in memory, and the pod gets the policy of its role, as a pod. What only the object
@@ -91,7 +91,7 @@ def place_at_pod(
     *,
     steps: Steps | None = None,
 ) -> Outcome:
-    """Place a pod of an object that was not placed; nothing given is changed. ``steps`` limits the work.
+    """Place a pod of an object that was not placed, without changing the arguments. ``steps`` limits the work.
 
     ``owners`` are the pod's, nearest first; the last one is the run. ``beside`` are the objects that the placement of the run
     reads. The outcome has the placed pod only if there is a placement.
@@ -124,7 +124,7 @@ def why_unplaced_retries(root: Mapping[str, Any]) -> str:
     own += ["podFailurePolicy"] if spec.get("podFailurePolicy") else []
     name = str(metadata(root).get("name", ""))[:_LONGEST_NAME]
     retries = f"its own retries ({', '.join(own)})" if own else "its own retries"
-    return f"{kind} {name} was created while nobody placed it, so {retries} end it, and not the policy's budgets"
+    return f"{kind} {name} was created while no webhook answered, so {retries} end it instead of the policy's budgets"
 
 
 def _rules(pod: Mapping[str, Any], root: Mapping[str, Any], role: RoleReport) -> Any:
@@ -175,11 +175,11 @@ def _role_of(
 
 
 UNPLACED = "started unplaced"
-LATE = "a review came too late, or nobody answered it"
+LATE = "its review was late or unanswered"
 
 
 def why_unplaced(pod: Mapping[str, Any]) -> str:
-    """What is known of a pod with a policy that no review has made precise: a clause; empty for all others."""
+    """What is known of a pod with a policy that no review has pinned to a rung: a clause; empty for all others."""
     labels, annotations = (metadata(pod).get(part) or {} for part in ("labels", "annotations"))
     if ATTEMPT_ANNOTATION in annotations or not has_policy(labels, annotations):
         return ""
@@ -194,7 +194,7 @@ def why_unplaced(pod: Mapping[str, Any]) -> str:
 
 
 def noted_unplaced(notes: Iterable[str], pod: Mapping[str, Any]) -> str:
-    """What a run's notes say of a pod that no review has placed: a clause; empty where they say nothing."""
+    """What a run's notes say of a pod that no review has placed: a clause, or empty."""
     begin = note_of(pod)
     return next((note.removeprefix(begin) for note in notes if note.startswith(begin)), "")
 

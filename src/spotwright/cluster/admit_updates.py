@@ -1,14 +1,14 @@
-"""Puts back what an update took away of an object's placement, so that the same file applied again changes nothing.
+"""Restores the placement that an update removed from an object, so that applying the same file again changes nothing.
 
 An apply replaces lists that it cannot merge by those of the file: the tolerations of a Job, every list of a custom resource. What
 placement has added there would be lost, or the API server would refuse the update, because most kinds fix their pods when they
-are created. Two things show that the user has changed nothing:
+are created. Two things show that the user's part is unchanged:
 
-- The object is placed again, and gets the pods of before.
+- The object is placed again, and gets the former pods.
 - ``kubectl apply`` keeps what it sent in an annotation. Where that is the same as before, all that is missing is ours, also if
   the policy has changed since; or another webhook's: JobSet adds fields to new objects alone.
 
-Otherwise the update is the user's, and nothing is added to it. Templates of work to come (a CronJob, a WorkflowTemplate) are
+Otherwise the update is the user's and is left alone. Templates of work to come (a CronJob, a WorkflowTemplate) are
 placed again then: what is made of them would have no placement. Who wrote which field the API server says, in the object's
 list of managers.
 """
@@ -44,7 +44,7 @@ __all__ = ["Update", "restore_object", "without_unowned_fields"]
 
 
 def without_unowned_fields(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The object with those fields of its spec alone that somebody has set; None if the API server does not tell."""
+    """The object with only those fields of its spec that a manager has set; None if the API server does not say."""
     managers = (data.get("metadata") or {}).get("managedFields") or ()
     owned = [fields for each in managers if isinstance(fields := _spec_of(each), dict)]
     spec = data.get("spec")
@@ -59,7 +59,7 @@ def _spec_of(manager: Any) -> Any:
 
 
 def _kept(value: Any, owned: Sequence[Mapping[str, Any]]) -> Any:
-    """The parts of a value that one of these sets of fields has; all of it where a set has nothing below it."""
+    """The parts of a value that one of these sets of fields has; all of it if a set names no field below it."""
     if any(not (fields.keys() - {"."}) for fields in owned):
         return value
     if isinstance(value, dict):
@@ -76,7 +76,7 @@ def _below(owned: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str
 
 
 def _of_items(owned: Sequence[Mapping[str, Any]], items: Sequence[Any]) -> Iterator[list[Mapping[str, Any]]]:
-    """The fields of each item of a list whose items are told apart: by keys (``k:{"name":"a"}``), or by themselves (``v:"a"``).
+    """The fields of each item of a list whose items are identified by keys (``k:{"name":"a"}``), or by value (``v:"a"``).
 
     Users write managed fields too, so the fields are looked up: each item is not compared with each of them.
     """
@@ -180,10 +180,10 @@ def _placed_from_scratch(
     marks: Mapping[str, str],
     steps: Steps | None,
 ) -> PlacedObject | None:
-    """The object with a placement as if nothing of its placement were there; None unless that gives the pods of before.
+    """The object with a placement made from the object without it; None unless that gives the previous pods.
 
     A server-side apply takes away some of it and leaves the rest, and what a task of a PipelineRun gets depends on what all tasks
-    have. Fields that nobody has set are the placement's, or defaults, which are in the old object too.
+    have. Fields without a manager are the placement's or defaults, and both are in the old object too.
     """
     bare = without_unowned_fields(data)
     again = None if bare is None else _placed_again(bare, config, beside, marks, steps)
@@ -203,7 +203,7 @@ def _is_same_file(data: Mapping[str, Any], update: Update) -> bool:
 
 
 def _is_placed_as(placed: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether an object has the pods that another had; of a kind without pods of its own, the same spec."""
+    """Whether an object has the pods that another had; for a kind without pods, the same spec."""
     pods = pods_of(before)
     was, now = (before.get("spec"), placed.get("spec")) if pods is None else (pods, pods_of(placed))
     return bool(_without_empty(was) == _without_empty(now))
@@ -229,7 +229,7 @@ def _filled(value: Any, old: Any) -> Any:
 
 
 def _filled_list(items: Sequence[Any], old: Sequence[Any]) -> Sequence[Any]:
-    """A list with the items that only ``old`` has, at their places; the list itself if it has items of its own."""
+    """A list with the items that only ``old`` has, at their places; the list itself if it has other items."""
     used, filled = 0, []
     for before in old:
         if used < len(items) and _is_part(items[used], before):
@@ -241,7 +241,7 @@ def _filled_list(items: Sequence[Any], old: Sequence[Any]) -> Sequence[Any]:
 
 
 def _is_part(value: Any, old: Any) -> bool:
-    """Whether ``old`` is the same item as a value, with perhaps more in it. Items with names are told apart by these."""
+    """Whether ``old`` is the same item as a value, with perhaps more in it. Named items are identified by name."""
     if isinstance(value, dict) and isinstance(old, dict):
         if "name" in value and "name" in old:
             return bool(value["name"] == old["name"])

@@ -81,9 +81,7 @@ def find_cluster(context: str | None = None, *, kubeconfig: str | None = None) -
     path = kubeconfig or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or DEFAULT_KUBECONFIG
     where = Path(path).expanduser()
     if not where.is_file():
-        raise InputError(
-            f"{where}: there is no such kubeconfig; set KUBECONFIG, or run inside a pod with a service account"
-        )
+        raise InputError(f"{where}: kubeconfig not found; set KUBECONFIG, or run inside a pod with a service account")
     try:
         return _login(KubeConfig.from_file(where).get(context))
     except WrongConfiguration as error:
@@ -96,7 +94,7 @@ def find_cluster(context: str | None = None, *, kubeconfig: str | None = None) -
         OSError,
         yaml.YAMLError,
     ) as error:  # the error may quote a secret
-        raise InputError(f"{where}: is no kubeconfig that can be read ({type(error).__name__})") from None
+        raise InputError(f"{where}: not a readable kubeconfig ({type(error).__name__})") from None
 
 
 def connect(cluster: SingleConfig, *, many_streams: bool = False) -> httpx2.AsyncClient:
@@ -131,7 +129,7 @@ def _as_v1beta1(command: UserExec) -> UserExec:
 
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 30.0
-_OBEYED = 120.0  # seconds: a longer Retry-After is no answer to a request, but an outage
+_OBEYED = 120.0  # seconds: a longer Retry-After counts as an outage
 _TRIES = 6
 _AGAIN = frozenset((429, 500, 502, 503, 504))
 
@@ -155,7 +153,7 @@ class ApiFailed(SpotwrightError):
 
 
 class LoginFailed(ApiFailed):
-    """What makes the login has failed: a command of the kubeconfig, or a file with a token. Nothing was asked."""
+    """Logging in failed (a command of the kubeconfig, or a token file), so no request was sent."""
 
     @property
     def may_pass(self) -> bool:
@@ -164,7 +162,7 @@ class LoginFailed(ApiFailed):
 
 
 class StreamSilent(ApiFailed):
-    """Nothing came on a stream for longer than it may be silent: perhaps nothing happened, perhaps its connection is dead."""
+    """A stream was silent for longer than it may be: no news, or a dead connection."""
 
 
 _CORE = (
@@ -186,9 +184,9 @@ _LONGEST_LABEL, _LONGEST_NAME = 63, 253  # characters of a namespace, and of a n
 def object_path(api_version: str, kind: str, name: str | None = None, namespace: str = "") -> str:
     """The path of an object, or of all objects of its kind where ``name`` is None; cluster-wide without a ``namespace``.
 
-    Every path with a part that comes from an object is made here. Whoever writes the name of an owner, a template or a node does
-    not decide what is asked of the API server with somebody else's rights: names are DNS names, and kinds are those that are
-    read here, of their own groups. Anything else raises :class:`ApiFailed` with the status 404: there is no such object.
+    Every path with a part that comes from an object is made here. The author of an owner's, a template's or a node's name does
+    not decide what is asked of the API server with our rights: names are DNS names, and kinds are those that are
+    read here, in their own groups. Anything else raises :class:`ApiFailed` with the status 404.
     """
     group, _, version = api_version.rpartition("/")
     is_named = name is None or (len(name) <= _LONGEST_NAME and all(_LABEL.fullmatch(each) for each in name.split(".")))
@@ -304,7 +302,7 @@ class Api:
         except TooManyValues as error:
             raise ApiFailed(f"{path}: it is not read: {error}", TOO_LARGE) from error
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ApiFailed(f"{path}: the answer is no JSON object") from error
+            raise ApiFailed(f"{path}: the answer is not a JSON object") from error
 
     @asynccontextmanager
     async def lines(
@@ -335,7 +333,7 @@ class Api:
         except WrongConfiguration as error:
             raise LoginFailed(f"{path}: cannot log in: {error}") from error
         except httpx2.ReadTimeout as error:
-            raise StreamSilent(f"{path}: nothing came for {silence:g} s") from error
+            raise StreamSilent(f"{path}: no data for {silence:g} s") from error
         except httpx2.HTTPError as error:
             raise _unreachable(path, error) from error
 
@@ -345,7 +343,7 @@ class Api:
         except (TypeError, ValueError):
             return
         offset = at - time.time()
-        if abs(offset - self._offset) > 1.0:  # Date has whole seconds: smaller differences are no news
+        if abs(offset - self._offset) > 1.0:  # Date has whole seconds: smaller differences are rounding
             self._offset = offset + 0.5
 
 
@@ -442,7 +440,7 @@ async def namespace_uid(api: Api, name: str) -> str:
 
 
 class EventWriter:
-    """Writes Events. A failure is logged: nothing depends on an Event."""
+    """Writes Events. A failure is only logged, because Events are informational."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

@@ -1,7 +1,7 @@
-"""Tell the fields that a user wrote from those that the API server filled in, which it does before it asks a webhook.
+"""Tells fields that a user wrote from defaults that the API server filled in before it asked a webhook.
 
 ``place`` keeps what the user wrote and adds what is missing. A Job reaches a webhook with ``backoffLimit: 6`` even if its file
-has none, so a value that equals the default counts as missing, unless the object shows that somebody wrote it: ``kubectl
+has none, so a value that equals the default counts as missing, unless the object shows that it was written: ``kubectl
 apply`` keeps what it sent in an annotation, server-side apply lists the fields of each manager. A default that depends on
 another field is adapted after placement. Sources: Kubernetes, ``pkg/apis/batch/v1/defaults.go`` and
 ``pkg/apis/core/v1/defaults.go`` (1.35); for JobSet, ``pkg/webhooks/jobset_webhook.go`` (0.10), whose defaults may be there too.
@@ -36,7 +36,7 @@ _JOB: Sequence[tuple[Path, Any]] = (
 
 
 def without_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of an object without the values that equal a default and that nobody is seen to have written."""
+    """A copy of an object without the values that equal a default and that no manager is seen to have written."""
     result: dict[str, Any] = dict(data)
     for path, default in _defaults(data):
         if value_at(data, path, MISSING) == default and not _is_written(data, path):
@@ -48,7 +48,7 @@ def dependent_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> li
     """The operations that adapt defaults in ``data``, the object as it came, to the fields that placement has added.
 
     ``placed`` is the placed copy, which has no defaults. With a ``podFailurePolicy`` the API server takes only the replacement
-    policy Failed; beside a limit for each index, the default of the common limit is none.
+    policy Failed; beside a limit for each index, the common limit has no default.
     """
     operations = []
     base = _job_spec(_record(data))
@@ -89,7 +89,7 @@ def _job_spec(record: Kind) -> Path:
 
 
 def _is_written(data: Mapping[str, Any], path: Path) -> bool:
-    """Whether the object shows that somebody wrote the field: with ``kubectl apply``, or with server-side apply."""
+    """Whether the object shows that the field was written: with ``kubectl apply``, or with server-side apply."""
     metadata = data.get("metadata") or {}
     applied = (metadata.get("annotations") or {}).get(LAST_APPLIED)
     if applied is not None and value_at(_parsed(applied), path, MISSING) is not MISSING:
@@ -104,7 +104,7 @@ def _is_written(data: Mapping[str, Any], path: Path) -> bool:
 def _parsed(text: Any) -> Any:
     try:
         return json.loads(text)
-    except (TypeError, ValueError):  # an annotation that is not kubectl's: it shows nothing
+    except (TypeError, ValueError):  # not kubectl's annotation
         return None
 
 

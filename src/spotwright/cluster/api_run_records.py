@@ -4,7 +4,7 @@ What is recorded there is not lost with a node, is read with ``kubectl`` and the
 How events lie in objects says :mod:`spotwright.cluster.run_objects`.
 
 A watcher's work is plain functions, so a commit waits here for the API server's answers, as it waits for the disk elsewhere. An
-object that somebody else has changed or deleted meanwhile ends the record with :class:`StateError`: it is read anew before
+object that others have changed or deleted meanwhile ends the record with :class:`StateError`: it is read anew before
 anything more is written.
 """
 
@@ -98,7 +98,7 @@ AT_ONCE = 200
 
 _MANY = 2  # runs of a namespace whose objects are listed together
 _AT_ONCE = 16  # writes of one commit that are under way at once
-_PATIENCE = 10.0  # seconds for which a commit waits: meanwhile nothing else is recorded
+_PATIENCE = 10.0  # seconds for which a commit waits: other records wait meanwhile
 _TRIES, _PAUSE = 4, 0.02  # of one write, and seconds before the second, twice as long each time
 _CONFLICT = 409
 _NEXT_LINE = "/journal/-"
@@ -142,8 +142,8 @@ class ApiRun:
     """A run as it lies in the API. It is a :class:`~spotwright.records.stored_plan.RunSource`, and never writes.
 
     ``get`` reads from the API and raises :class:`~spotwright.cluster.api_client.ApiFailed`. ``read_log`` reads logs, which lie
-    elsewhere. ``plan`` is the packed plan of one that is not there yet. ``parts`` has the objects of a workload's run if they
-    were listed with those of others.
+    elsewhere. ``plan`` is the packed plan of a plan that is not stored yet. ``parts`` has the objects of a workload's run if they
+    were listed with others.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class ApiRun:
         self.versions: dict[str, str] = {}
         """The versions of the SpotRun and of the lists of its tasks and attempts, by kind: what is newer was not read."""
         self.missing: list[int] = []
-        """The numbers of events that somebody has deleted, and of which the run says nothing yet."""
+        """The numbers of deleted events that the run does not mention yet."""
         self._said = 0  # how many of them a note says
 
     @property
@@ -192,7 +192,7 @@ class ApiRun:
         return StateError(f"{self.place}: its records cannot be read ({error})")
 
     def forget(self) -> None:
-        """Keep nothing of it but its plan: whoever records it has all of it folded."""
+        """Drop everything but its plan: the recorder has folded the rest."""
         self._run = {"plan": self.packed_plan}
         self.rows = RunRows()
         self.objects, self.sizes = {}, {}
@@ -260,7 +260,7 @@ class ApiRun:
 
     def _take(self, found: dict[str, Any]) -> None:
         if found["kind"] != RUN and not _is_of(found, self._known()):
-            return  # somebody else's, under our label
+            return  # another writer's, under our label
         key = found["kind"], str(metadata(found).get("name", ""))
         self.rows.take(rows_of(found), found.get("absent") or ())
         self.sizes[key] = sum(map(len, found.get("journal") or ()))
@@ -473,7 +473,7 @@ class ApiRecord:
         self._read: ApiRun | None = None  # what was read of it, until it is open
         self.uid = ""  # of its workload
         self.parts: Callable[[str], Sequence[dict[str, Any]] | None] = _no_parts
-        """Has its objects, if they were listed with those of other runs."""
+        """Has its objects, if they were listed with other runs."""
         self._plan = ""
         self._epoch = self._last = self._size = 0
         self._is_taken = False  # whether a write was, since it was opened
@@ -657,7 +657,7 @@ class ApiRecord:
         self._incomplete = reason, why
 
     def close(self) -> None:
-        """See :meth:`RunRecord.close`: nothing is held open, and the Lease alone says who records."""
+        """See :meth:`RunRecord.close`: it holds no file open, and only the Lease says who records."""
 
     def _require_room(self, row: StoredRow) -> None:
         """Raise :class:`TooLarge` for an event that fits into no object."""
@@ -737,7 +737,7 @@ class ApiRecord:
         """Write an object, and again after a failure that may pass, unless it shows that it was written, or has changed.
 
         Else a look with many objects would never be recorded while some writes fail: after each failure all are written anew. The
-        first write since the record was opened shows whether the API server takes any, and nobody waits for it.
+        first write since the record was opened shows whether the API server accepts writes; no caller waits for it.
         """
         path = records_path(page.kind, self._namespace, page.name)
         where = path if page.version else records_path(page.kind, self._namespace)
@@ -772,7 +772,7 @@ class ApiRecord:
         return {**body, "spec": spec, "status": status, "journal": lines}
 
     def _do(self, write: Callable[[Api], Coroutine[Any, Any, None]]) -> None:
-        """Write, and wait for it. Raises :class:`StateError`, after which nothing is known of what was written."""
+        """Write, and wait for it. Raises :class:`StateError`, after which it is unknown what was written."""
 
         async def within_time() -> None:
             async with asyncio.timeout(_PATIENCE):
@@ -791,7 +791,7 @@ def _label(found: Mapping[str, Any], label: str) -> str:
 
 
 def _told(kind: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The operations that tell a status. In that of an attempt the end of its log stays."""
+    """The operations that set a status. An attempt keeps the stored end of its log."""
     if kind != ATTEMPT:
         return [{"op": "add", "path": "/status", "value": status}]
     return [

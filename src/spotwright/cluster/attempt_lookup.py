@@ -3,7 +3,7 @@
 An orchestrator may make the next pod within 30 ms of the end of the one before, and the leader needs a moment to record that
 end. So a review waits for it, at most half a second; after that it asks the API server how the earlier pods have ended
 (:mod:`spotwright.cluster.unrecorded_ends`). Where one is gone, it waits for its record once more, and then counts it as lost. So
-the rung does not depend on how soon somebody records, and nothing is refused for want of facts. The recorder writes what
+the rung does not depend on how soon attempts are recorded, and no pod is refused for want of facts. The recorder writes what
 happened and every webhook follows it; what that does not say (an owner, what a placement refers to) is asked of the API server,
 one object at a time.
 """
@@ -63,7 +63,7 @@ class _NoPlan(Plan):
     """Stands for the plan of a run of which the attempts alone are read: templates take megabytes, and a review waits."""
 
     def instance(self, template: str, path: str) -> PlannedTask:  # noqa: ARG002  # as that of a plan, as those below
-        """A task of which nothing is planned."""
+        """A task without a plan."""
         return PlannedTask(path, _NO_TASK, _NO_POLICY, PodRequirements(), Ladder(()))
 
     def with_pool(self, name: str, *, is_spot: bool) -> Plan:  # noqa: ARG002
@@ -115,7 +115,7 @@ class Lookups:
         found = await self._read(*asked, at_most=_LARGEST, memory=_MEMORY)
         _keep(self._answers, asked, (self._clock(), found), _ANSWERS_KEPT)
         self._drop_stale()
-        asyncio.get_running_loop().call_later(_FRESH, self._drop_stale)  # perhaps nobody asks any more
+        asyncio.get_running_loop().call_later(_FRESH, self._drop_stale)  # no request may follow
         return found
 
     def _drop_stale(self) -> None:
@@ -165,7 +165,7 @@ class Lookups:
     def _has_read(self, asked: tuple[str, ...], reading: asyncio.Task[Any]) -> None:
         del self._readings[asked]
         if not reading.cancelled():
-            reading.exception()  # perhaps nobody waits for it any more
+            reading.exception()  # its caller may be gone
 
     async def _read(
         self, api_version: str, kind: str, name: str, namespace: str, *, at_most: int, memory: int = MOST_MEMORY
@@ -218,10 +218,10 @@ def _keep(kept: OrderedDict[Any, Any], key: object, value: object, at_most: int)
 
 _WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
 _LATEST = 4.5  # seconds since a review began in which ends are read that are not recorded; after seven it is given up
-_GONE = 1.5  # seconds for the end of an attempt whose pod is gone: whoever records judges it .7 s after that was seen
+_GONE = 1.5  # seconds for the end of an attempt whose pod is gone: the recorder judges it 0.7 s after that was seen
 _NOTED = 3.0  # seconds for a write: 99 of 100 take less than 0.3 where the machine of the API server is overloaded
 _POLL = 0.02
-_LARGEST_LIST = 8 * 1024 * 1024  # bytes: of pods that are more together, nothing is known
+_LARGEST_LIST = 8 * 1024 * 1024  # bytes: a longer list of pods counts as unknown
 _LONGEST_PATH = 2500  # characters: Argo joins the names of all steps above one
 _VALUE = re.compile("[A-Za-z0-9][-A-Za-z0-9_.]{0,62}")  # of a label: anything else would be another selector
 _SELECTORS = tuple(kind.pods_label for kind in run_kinds().values() if kind.pods_label and not kind.is_gang)
@@ -276,7 +276,7 @@ class _Agreement:
 
 
 class AttemptHistoryReader:
-    """Finds facts for the webhook: :meth:`find`. Histories are folded in a thread of its own.
+    """Finds facts for the webhook: :meth:`find`. A background thread folds histories.
 
     ``history_of`` gives what is recorded of a workload now, and raises :class:`StateError`. ``left_out`` gives the pools without
     capacity for a namespace at a moment of the API server's clock, ``autoscalers`` what the cluster shows of what adds nodes to
@@ -325,7 +325,7 @@ class AttemptHistoryReader:
             return AdmissionContext(is_known=False)
 
     async def _alone(self, request: AdmissionRequest) -> AdmissionContext:
-        """The facts about a pod that nobody makes again."""
+        """The facts about a pod that no controller recreates."""
         facts = AdmissionContext(autoscalers=self._autoscalers(), stays=why_not_made_again(request.data, ()))
         if request.dry_run:
             return facts
@@ -394,7 +394,7 @@ class AttemptHistoryReader:
         return agreed == pools
 
     async def _why_it_stays(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
-        """Why nobody should have to take the pod back where it waits; of a JobSet the restarts of now count."""
+        """Why the descheduler should leave the waiting pod alone; a JobSet counts with its present restarts."""
         now = [await self._fresh(pod, one) if run_kind(one).retry is Retry.SET else one for one in owners]
         return why_not_made_again(pod, now) or why_many_stay(now)
 
@@ -540,7 +540,7 @@ class AttemptHistoryReader:
             await self._numbers.restore(asking, carried)
 
     async def _settle_doubts(self, asking: Asking, doubtful: Sequence[str], pod: Mapping[str, Any]) -> None:
-        """Ask the API server about numbers whose pods nobody has seen: a quota or another webhook may have refused them."""
+        """Ask the API server about numbers whose pods were never seen: a quota or another webhook may have refused them."""
         try:
             async with aclosing(
                 marked_pods(self._api, asking.namespace, _selector(pod), most_bytes=_LARGEST_LIST)
@@ -564,7 +564,7 @@ async def _in_time() -> AsyncIterator[None]:
         async with asyncio.timeout(_NOTED):
             yield
     except TimeoutError:
-        raise StateError(f"numbers of attempts: the API server has noted nothing within {_NOTED:g} s") from None
+        raise StateError(f"numbers of attempts: the API server did not store them within {_NOTED:g} s") from None
 
 
 def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:
@@ -618,7 +618,7 @@ def _attempts(history: RunState, path: str) -> Sequence[AttemptState]:
 def before(
     history: RunState, path: str, number: int, seen: Mapping[int, Cause] = MappingProxyType({})
 ) -> list[PastAttempt]:
-    """The attempts of a task before this one: those of the journal, then those that only their numbers tell of.
+    """The attempts of a task before this one: those of the journal, then those known only by their numbers.
 
     ``seen`` are the causes of some that are not recorded, by the numbers of their attempts.
     """

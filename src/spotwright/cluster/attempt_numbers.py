@@ -2,12 +2,11 @@
 
 An API server asks one replica about a pod, and another one about the next. So the numbers that were given out, and the rungs on
 which gangs have agreed, are in objects of the Kubernetes API, of the kind SpotCounter, which only the controller writes: replicas
-on several nodes share them, and nothing is lost with a node.
+on several nodes share them, and none is lost with a node.
 
-With the number the objects keep what was decided of the pod, by the token of its review: the annotations of a pod are not
-trusted, because whoever may write in its namespace writes them. Mostly one write does both: the number that comes next is
-foreseen from the object as this replica knows it, the pod is decided on with it, and the write is made only if the number is
-still free.
+With the number the objects keep the decision for the pod, by the token of its review: pod annotations are untrusted, because
+whoever may write in its namespace writes them. Mostly one write does both: a replica foresees the next number from the object as
+it knows it, decides with that number, and writes number and decision if the number is still free.
 
 A number is given out before the pod exists, and the pod may never exist: a quota may refuse it. A number is confirmed once its
 pod was seen, which every replica watches for by itself. One that is not confirmed after :data:`PATIENCE` seconds is doubtful,
@@ -54,9 +53,7 @@ _LOG = logging.getLogger(__name__)
 PATIENCE = 2.0
 """Seconds in which a pod that was admitted is seen by the replicas: their streams are behind by milliseconds."""
 
-_NEVER_MADE = (
-    3600.0  # seconds: a pod that nobody has seen for so long was not made; whoever sends reviews may invent pods
-)
+_NEVER_MADE = 3600.0  # seconds: a pod not seen for so long was never made; a sender of reviews may invent pods
 _REVIEWED_AGAIN = (
     10.0  # seconds in which an API server asks again about a pod that another webhook has changed meanwhile
 )
@@ -142,7 +139,7 @@ class Wait(NamedTuple):
     """Why no number is given out yet: the end of the attempt before is not known, unless one of these is said.
 
     ``doubtful`` are reviews whose pods should have been seen by now. ``is_lost``: there are attempts, and no object with their
-    numbers: somebody has deleted it.
+    numbers: it was deleted.
     """
 
     doubtful: Sequence[str] = ()
@@ -168,7 +165,7 @@ class Seen(NamedTuple):
 
 
 class Numbers:
-    """The numbers that are given out by all replicas; await :meth:`run` for those of pods that are seen.
+    """The numbers that all replicas give out; await :meth:`run` to confirm the numbers of pods that are seen.
 
     All methods raise :class:`StateError` where the API server cannot be asked, or refuses. ``clock`` gives Unix seconds by the
     API server's clock, which the replicas share.
@@ -179,7 +176,7 @@ class Numbers:
         self._own: OrderedDict[str, None] = OrderedDict()  # tokens that this replica has given out
         self._foreseen: OrderedDict[str, _Foreseen] = OrderedDict()  # by the UID of the review, in order of time
         self._seen: dict[Place, dict[Token, str]] = {}  # by the object with the counters: UIDs of pods that were seen
-        self._later: list[tuple[float, Token, str]] = []  # those of other replicas, and from when on
+        self._later: list[tuple[float, Token, str]] = []  # numbers from other replicas, and from when on
         self._news = asyncio.Event()
 
     def take_problems(self) -> Sequence[str]:
@@ -298,9 +295,9 @@ class Numbers:
         return answer
 
     async def keep(self, given: Given, root: Mapping[str, Any] | None, admission: Admission) -> None:
-        """Note what was decided of the pod with this number, before the API server hears of it."""
+        """Store the decision about the pod with this number, before answering the API server."""
         token, sheet = given.token, given.sheet
-        assert token is not None  # noqa: S101  # nothing is kept of a dry run
+        assert token is not None  # noqa: S101  # a dry run is not kept
 
         def make(content: Content, _: bool) -> None:
             keep_in(content, token.place, token.review, sheet, admission, given.path, given.slot)
@@ -308,7 +305,7 @@ class Numbers:
         await self._store.change(token.place, make, root=root)
 
     async def is_under_review(self, pod: Mapping[str, Any], namespace: str, root: str) -> bool:
-        """Whether a pod that is about to be made was made precise just now, and no pod was seen with its token."""
+        """Whether a pod that is about to be made was pinned to a rung just now, and no pod was seen with its token."""
         token = token_of({"metadata": {**metadata(pod), "namespace": namespace}})
         if token is None or token.place.workload != root:
             return False
@@ -353,13 +350,13 @@ class Numbers:
     # Gangs
 
     async def agreed(self, namespace: str, root: str, gang: str) -> Mapping[str, tuple[str, ...]]:
-        """The pools on which the pods of a gang have agreed, by their rungs; nothing if none has asked."""
+        """The pools on which the pods of a gang have agreed, by their rungs; empty if none has asked."""
         return await self._store.read(gangs_of(namespace, root), lambda content: agreed_in(content, gang))
 
     async def agree(
         self, namespace: str, root: Mapping[str, Any], gang: str, rungs: str, pools: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The pools on which those of a gang that have these rungs have agreed; ``pools``, if nobody has asked before.
+        """The pools agreed by the pods of a gang with these rungs; ``pools`` if this is the first to ask.
 
         A leader that has to stay on on-demand and its workers have different rungs, so neither decides for the other.
         """
@@ -465,13 +462,13 @@ def _first_unused(given: Sequence[int], asked: Asking) -> int | None:
     return None
 
 
-_TOKENS_KEPT = 50_000  # tokens that were told already
+_TOKENS_KEPT = 50_000  # tokens that were confirmed already
 
 
 class PodsSeen:
-    """The precise pods of these namespaces, or of all; await :meth:`follow`.
+    """The pinned pods of these namespaces, or of all; await :meth:`follow`.
 
-    ``confirm`` is told each token of a pod once, when it is seen.
+    ``confirm`` gets each token of a pod once, when it is seen.
     """
 
     def __init__(self, api: Api, confirm: Callable[[Sequence[Seen]], None], namespaces: Sequence[str] = ()) -> None:
@@ -483,7 +480,7 @@ class PodsSeen:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every precise pod was seen that may be read."""
+        """Whether every pinned pod was seen that may be read."""
         return self._followed.is_complete
 
     @property
@@ -507,7 +504,7 @@ class PodsSeen:
 
 
 def _has_token(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has a token such as the webhook writes: whoever makes the pod may write others."""
+    """Whether a pod has a token such as the webhook writes: the maker of the pod may write others."""
     return token_of(pod) is not None
 
 

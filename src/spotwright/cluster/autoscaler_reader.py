@@ -1,6 +1,6 @@
 """Reads what a cluster shows of its autoscalers and pools: for the webhook every ten seconds, for people when they ask.
 
-What cannot be read is unknown, and what is not there is no autoscaler. The watcher has streams of its own.
+An object that cannot be read leaves its autoscaler unknown; a missing one means no autoscaler. The watcher has its own streams.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _MOST_NODE_POOLS = _MOST_EVENTS = "500"
 
 
 class _Found(NamedTuple):
-    """An answer of the API server: the object, or None if there is none; ``unread`` says why it is not known."""
+    """An answer of the API server: the object, or None if it does not exist; ``unread`` says why it is not known."""
 
     data: Mapping[str, Any] | None
     unread: str = ""
 
 
 def _seen(found: Sequence[_Found], speaks: bool, now: float) -> Autoscalers:
-    """What the answers to :data:`_QUESTIONS` together tell. ``speaks``: a cluster autoscaler is heard in Events."""
+    """The autoscalers by the answers to :data:`_QUESTIONS`. ``speaks``: a cluster autoscaler is heard in Events."""
     status, priorities, node_pools = found
     unread = "; ".join(dict.fromkeys(one.unread for one in (status, priorities, node_pools) if one.unread))
     state, has_status = _understood(status, status_of)
@@ -101,7 +101,7 @@ class AutoscalerReader:
     async def _speaks(self) -> bool:
         """Whether a cluster autoscaler writes Events.
 
-        Whoever works in a namespace may write any Event there, and the answer counts for all: it takes two namespaces, or the
+        A tenant may write any Event in its namespace, and the answer counts for all: it takes two namespaces, or the
         only one that is served.
         """
         query, found = {"fieldSelector": f"source={SCALER}", "limit": _MOST_EVENTS}, set[str]()
@@ -130,7 +130,7 @@ Get = Callable[..., Mapping[str, Any]]
 def hear_of_pools(get: Get) -> AutoscalerStatus:
     """What the autoscalers say of pools, as far as this caller may read it."""
     words = AutoscalerStatus()
-    with contextlib.suppress(ApiFailed):  # there is no status, or it is for others: the Events about a pod tell less
+    with contextlib.suppress(ApiFailed):  # no readable status: Events about a pod say less
         words.put_status(get(f"{_CONFIG_MAPS}/{STATUS}"))
     with contextlib.suppress(ApiFailed):
         for claim in mappings(get(_CLAIMS).get("items")):
@@ -162,7 +162,7 @@ _NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such a
 class ShownPools(NamedTuple):
     """The objects of a cluster that show its pools, as the API writes them.
 
-    ``no_daemon_sets`` says why its DaemonSets are not known; empty if they are. ``config_maps`` are those of the cluster
+    ``no_daemon_sets`` says why its DaemonSets are not known; empty if they are. ``config_maps`` belong to the cluster
     autoscaler, none without it; ``no_config_maps`` says why they are not known.
     """
 
@@ -215,7 +215,8 @@ async def _config_maps(api: Api) -> tuple[list[dict[str, Any]], str]:
 async def _daemon_sets(api: Api) -> tuple[list[dict[str, Any]], str]:
     """The DaemonSets of all namespaces, with the kind that items of a list lack; or why there are none to see.
 
-    Pools can be read without them, so one who may not list them is told so. Raises :class:`ApiFailed` for anything else.
+    Pools can be read without them, so a caller who may not list them gets the reason. Raises :class:`ApiFailed` for anything
+    else.
     """
     try:
         answer = await api.get(_DAEMON_SETS)

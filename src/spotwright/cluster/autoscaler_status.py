@@ -1,8 +1,8 @@
 """What autoscalers say of pods that wait: a node is on its way, or none of the pods' pools can give one.
 
-What counts first is known of pools: the cluster autoscaler tells in a ConfigMap how many nodes each group shall have and has, and
-which group is in backoff; Karpenter's NodeClaims are the nodes that it has ordered. Events about a pod count only where that is
-not known. They are of the pod's own namespace, so whoever may write there may have made them, and they come late: the cluster
+The state of pools counts first: the cluster autoscaler publishes in a ConfigMap how many nodes each group should have and has,
+and which group is in backoff; Karpenter's NodeClaims are the nodes that it has ordered. Events about a pod count only where that
+is not known. They are of the pod's own namespace, so whoever may write there may have made them, and they come late: the cluster
 autoscaler writes one of a kind about a pod in five minutes, and none about a pod for which a node is on its way already;
 Karpenter nominates a pod once in two minutes. Neither binds a node to a pod: another pod may get it.
 
@@ -63,9 +63,9 @@ _TOO_FEW = re.compile("exceed limits for nodepool|filtered out all available ins
 _GROUP = re.compile(r"\{(\S{1,500}) \d+->\d+ ")
 _LONGEST = 2000  # characters of a message
 _KEPT = 20_000  # words on pools
-_KEPT_OF_NAMESPACE = 5_000  # words on the pods of one namespace: whoever may write there may write as many as they like
+_KEPT_OF_NAMESPACE = 5_000  # words on the pods of one namespace: tenants may write any number
 _LONGEST_NAME = 253  # characters of a name or a UID
-_SAID = 400  # characters that are told
+_SAID = 400  # characters of a message
 _SCAN = 15.0  # seconds after an order until the status has it: one scan is 10 s
 _TWO_SCANS = 25.0  # seconds
 _LOOKED = 45.0  # seconds: the cluster autoscaler leaves new pods with GPUs for 30 s, and others beside them; then comes a scan
@@ -97,7 +97,7 @@ class _Lately(NamedTuple):
 
 
 def is_word(event: Mapping[str, Any], enabled: Collection[str]) -> bool:
-    """Whether an Event is a word of an autoscaler on a pod of these namespaces, or on a pool of Karpenter."""
+    """Whether an Event comes from an autoscaler, about a pod of these namespaces or a pool of Karpenter."""
     about = mapping(event.get("involvedObject"))
     if about.get("kind") == NODE_POOL:
         return metadata(event).get("namespace") == NAMESPACE and event.get("reason") == NO_OFFERING
@@ -241,7 +241,7 @@ class AutoscalerStatus:
     def of(
         self, pod: Mapping[str, Any], wanted: Sequence[str], pools: Mapping[str, Pool], now: float
     ) -> PodWaits | None:
-        """What the autoscalers say of a pod that waits for a node of the pools ``wanted``; None: nothing that counts.
+        """The autoscalers' status of a pod that waits for a node of the pools ``wanted``; None: no relevant one.
 
         ``now`` is the API server's clock in Unix seconds. Without a UID what is said of the pools alone.
         """
@@ -254,7 +254,7 @@ class AutoscalerStatus:
         if coming is not None:
             return coming
         if not self.can_hear and not found:
-            return _waits(ORDERS_UNKNOWN, "nobody may read Events of autoscalers here")
+            return _waits(ORDERS_UNKNOWN, "Events of autoscalers are not readable here")
         if not known or (of_karpenter and of_groups):
             return None  # each autoscaler speaks for its own pools alone
         if of_karpenter:
@@ -262,12 +262,12 @@ class AutoscalerStatus:
         return self._without_group(pod, of_groups, by_pool, now)
 
     def _word(self, pod: Mapping[str, Any], source: str) -> _Word | None:
-        """The latest word about a pod, by an Event of its own namespace."""
+        """The latest status of a pod, by an Event of its namespace."""
         of_namespace = self._words.get(text(metadata(pod).get("namespace")))
         return None if of_namespace is None else of_namespace.get((uid_of(pod), source))
 
     def _claimed(self, pod: Mapping[str, Any], wanted: Sequence[Pool], now: float) -> PodWaits | None:
-        """Whether Karpenter has ordered a node of these pools, and has not said since that there is none for this pod."""
+        """Whether Karpenter has ordered a node of these pools, and has not said since that none fits this pod."""
         names = {node_pool_of(pool) for pool in wanted}
         word = self._word(pod, PROVISIONER)
         failed_at = word.at if word is not None and word.reason == _FAILED else 0.0
@@ -311,7 +311,7 @@ class AutoscalerStatus:
         if not wanted or word is None or word.reason != _TRIGGERED or now >= word.at + DEFAULT_LIMIT:
             return None
         if found and self._status is not None and (self._status.at or 0.0) > word.at + _SCAN:
-            return None  # the status has had the time to show it, and shows nothing
+            return None  # the status had time to show it, and does not
         groups = _GROUP.findall(word.message)
         by_pool = groups_of_pools(pools.values(), groups)
         if any(by_pool.values()) and not any(by_pool.get(pool.name) for pool in wanted):
@@ -320,7 +320,7 @@ class AutoscalerStatus:
         return _waits(NODE_ORDERED, f"a node of {named} is ordered ({_TRIGGERED})", word.at)
 
     def _without_offering(self, pod: Mapping[str, Any], wanted: Sequence[Pool], now: float) -> PodWaits | None:
-        """What Karpenter says of pools for which it orders nothing. A word that is older than the pod may be over."""
+        """Why Karpenter orders no node for these pools. A status older than the pod may be over."""
         word = self._word(pod, PROVISIONER)
         has_failed = word is not None and word.reason == _FAILED and now < word.at + _REPEATED
         made_at = seconds(metadata(pod).get("creationTimestamp")) or 0.0
@@ -357,7 +357,7 @@ class AutoscalerStatus:
             return None
         reasons = _CANNOT.findall(word.message)
         if not reasons or all(pool.min_nodes >= pool.max_nodes for pool in wanted):
-            return None  # of pools with a fixed size it says nothing
+            return None  # it does not report pools of a fixed size
         told = f"no group that it admits can grow: {', '.join(dict.fromkeys(reasons))}"
         return _waits(NO_SCALE_UP, told, word.at)
 
@@ -384,7 +384,7 @@ class AutoscalerStatus:
 
 
 def _waits(kind: str, words: str, since: float | None = None) -> PodWaits:
-    """What is told: one line of bounded length, whoever has written a part of it."""
+    """The status in one line of bounded length, because parts of it come from others."""
     return PodWaits(kind, visible(words[:_SAID]), since)
 
 
@@ -398,7 +398,7 @@ def _source(event: Mapping[str, Any]) -> str:
 
 
 def _states(status: Status | None) -> Any:
-    """What of a status says whether groups can grow; a new moment changes nothing of it."""
+    """The part of a status that says whether groups can grow, without its time."""
     return None if status is None else {name: (one.obstacle, one.is_coming) for name, one in status.groups.items()}
 
 

@@ -72,7 +72,7 @@ def most_memory(text: bytes) -> int:
 
 
 def is_large(text: bytes, most: int = MOST_MEMORY) -> bool:
-    """Whether a JSON text would take more than ``most`` bytes as Python's objects. Marks inside of texts count for nothing."""
+    """Whether a JSON text would take more than ``most`` bytes as Python's objects. Marks inside texts do not count."""
     if most_memory(text) <= most:
         return False
     left, is_narrow = most - len(text), text.isascii()

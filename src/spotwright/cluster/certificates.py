@@ -83,7 +83,7 @@ class Authority:
             raise StateError(f"{folder}: cannot be made ({error.strerror})") from error
 
     def renew(self, now: datetime | None = None) -> bytes:
-        """Make an authority where there is none, or the newest has used two thirds of its time.
+        """Make an authority if none exists or the newest has used two thirds of its time.
 
         Returns the certificates of all that have not expired, the newest first, as PEM text.
         """
@@ -103,7 +103,7 @@ class Authority:
         with self._locked():
             authority, signer = self._read()[0], self._read_key()
         if not isinstance(signer, ec.EllipticCurvePrivateKey):
-            raise StateError(f"{self._key}: is no key of ours; {_AGAIN}")
+            raise StateError(f"{self._key}: not a key made by the controller; {_AGAIN}")
         key = ec.generate_private_key(ec.SECP256R1())
         ends = min(moment + _SERVING_LASTS, authority.not_valid_after_utc)
         made = (
@@ -128,7 +128,7 @@ class Authority:
         try:
             return serialization.load_pem_private_key(self._key.read_bytes(), None)
         except ValueError as error:  # a power loss may leave an empty file
-            raise StateError(f"{self._key}: is no key; {_AGAIN}") from error
+            raise StateError(f"{self._key}: not a key; {_AGAIN}") from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -284,9 +284,9 @@ def read_certificates(path: Path) -> bytes:
 
 
 def united(own: bytes, known: bytes, now: datetime) -> bytes:
-    """The authorities of one replica and those of others that are known (PEM texts), its own first, without expired ones.
+    """The unexpired authorities of one replica and of the others that it knows (PEM texts), its own first.
 
-    Of others the newest are kept: each replica that begins on another node makes its own. What is no certificate counts as none.
+    Of others the newest are kept: each replica that begins on another node makes its own. Other text is left out.
     """
     try:
         others = x509.load_pem_x509_certificates(known) if known.strip() else []
@@ -318,7 +318,7 @@ def valid_between(certificate: bytes, authority: bytes) -> tuple[datetime, datet
 def why_refused(certificate: Path, key: Path, authority: bytes, names: Sequence[str]) -> str:
     """Why a client that trusts this authority refuses the certificate now, for any of these names; empty if it accepts.
 
-    It is found out by a handshake in memory, so nothing about chains, names and times is decided here. Raises
+    It is found out by a handshake in memory, so chains, names and times are checked by the TLS library. Raises
     :class:`InputError` for files that cannot be used.
     """
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -333,7 +333,7 @@ def why_refused(certificate: Path, key: Path, authority: bytes, names: Sequence[
             _shake_hands(client, server, name)
         except ssl.SSLCertVerificationError as error:
             return error.verify_message
-        except ssl.SSLError as error:  # a key that no client of today takes, such as one on another curve
+        except ssl.SSLError as error:  # a key that current clients refuse, such as one on another curve
             return (error.reason or str(error)).replace("_", " ").lower()
     return ""
 
@@ -350,17 +350,17 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> N
 
 
 Publish = Callable[[bytes], Awaitable[None]]
-"""Tells everyone who has to trust it of an authority, as PEM text."""
+"""Publishes an authority, as PEM text, to everyone who has to trust it."""
 
 Warn = Callable[[str, str], Awaitable[None]]
-"""Tells people of a problem: its reason in one word, and a sentence."""
+"""Reports a problem to people: its reason in one word, and a sentence."""
 
 _OTHERS = 6  # authorities of other replicas
 _LOG = logging.getLogger(__name__)
 _LOOK = 20.0  # seconds between two looks at the certificates
 _LEARN = 5.0  # seconds until everyone has heard of a new authority: API servers watch the registration
 _LATE = 5  # a certificate that has less than one part in so many of its time left should have been renewed
-_EARLIEST = timedelta(days=14)  # before its end, people are told of one that lives long
+_EARLIEST = timedelta(days=14)  # warn of a long-lived one this long before it expires
 _EXPIRES_AGAIN = timedelta(hours=12)
 _REFUSED_AGAIN = timedelta(hours=1)
 
@@ -377,12 +377,12 @@ API_SERVERS = Callers(
 )
 """Those that ask a webhook."""
 
-READERS = Callers("readers", "nobody reads whole logs of the cluster until there is a new one; all else goes on")
-"""Those that ask a recorder."""
+READERS = Callers("readers", "whole logs of the cluster are unreadable until it is renewed; all else goes on")
+"""The clients of a recorder."""
 
 
 class Renewal:
-    """The certificates of one replica: files that somebody renews, or its own, where ``authority`` makes them.
+    """The certificates of one replica: externally renewed files, or its own, if ``authority`` makes them.
 
     ``names`` are those that its certificates are for; API servers reach it by the first. ``now`` is a function, for tests.
     Raises :class:`SpotwrightError` for files that cannot be used.
@@ -398,7 +398,7 @@ class Renewal:
     ) -> None:
         self._files, self._authority, self._names, self._now = files, authority, names, now
         self._callers = callers or API_SERVERS
-        self._due: datetime | None = None  # when a certificate of its own is made again
+        self._due: datetime | None = None  # when its self-made certificate is made again
         self._published = b""
         self._said = ""  # the reason of the last warning, while it holds
         self._say_again = now()
@@ -516,7 +516,7 @@ class Renewal:
         left = ends - self._now()
         if left < min((ends - begins) / _LATE, _EARLIEST):
             lasts = f"{_moment(ends)}, in {format_duration(left.total_seconds())}"
-            text = f"the certificate {whose} expires at {lasts}, and nothing has renewed it"
+            text = f"the certificate {whose} expires at {lasts}, and has not been renewed"
             return "CertificateExpires", f"{text}: then {self._callers.effect}", _EXPIRES_AGAIN
         return "", "", timedelta(0)
 

@@ -1,9 +1,9 @@
 """Makes in each served namespace what pods mount for checkpoints: the library's ConfigMap, and the claims that policies name.
 
-A module of its own, because it is the one part of the controller that makes objects in others' namespaces, and a choice: off, it
-needs no right. It asks for ``create`` alone, so it changes nothing that is there; a new version of the library has a ConfigMap of
-a new name, beside the one that pods of the version before mount. Where it may not, people make both as the messages say, and
-nothing else changes.
+A separate module, because it is the one optional part of the controller that makes objects in others' namespaces, and needs no
+right when off. It uses only ``create``, so existing objects stay as they are; a new version of the library has a ConfigMap with
+a new name, beside the one that pods of the version before mount. Without the right, people make both as the messages say; the
+rest works as before.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Configurations:
             self._settle(changed)
 
     def of(self, namespace: str) -> Config | None:
-        """The configuration of a namespace, that of the cluster if it has none of its own; ``None`` if there is neither."""
+        """The configuration of a namespace, by default that of the cluster; ``None`` if neither exists."""
         return self._in_force.get(namespace) or self._in_force.get(self.home)
 
     @property
@@ -91,7 +91,7 @@ class Configurations:
         return [ConfigProblem(namespace, text) for namespace, text in sorted(self._without_effect.items()) if text]
 
     def _settle(self, namespace: str) -> None:
-        """Read the newest text of a namespace; if it has problems, read the last good one, under the pools of today."""
+        """Read the newest text of a namespace; if it has problems, read the last good one, with the present pools."""
         if namespace not in self._newest:
             return
         texts = dict.fromkeys(
@@ -142,7 +142,7 @@ def _with_pools(text: str, cluster: Config) -> str:
         return text
     try:
         pools = yaml.safe_load(cluster.text).get("pools")
-    except (yaml.YAMLError, ValueError) as error:  # a date or a number that is none: here they are texts
+    except (yaml.YAMLError, ValueError) as error:  # an invalid date or number: here they are texts
         raise ConfigError(
             f"{cluster.path}: its pools cannot be used by other namespaces ({error}): quote this value"
         ) from None
@@ -200,7 +200,7 @@ _REST, _LONGEST_REST = (
 class ConfigMaps:
     """The ConfigMaps of a cluster. ``configurations`` changes with them; await :meth:`follow`.
 
-    ``events`` tells their authors of problems; None: somebody else does. ``namespaces`` are those whose ConfigMaps are read,
+    ``events`` reports problems to their authors; None: another component does. ``namespaces`` limits which ConfigMaps are read,
     each alone, besides that of ``home``; none: all.
     """
 
@@ -226,8 +226,8 @@ class ConfigMaps:
             str, float
         ] = {}  # by namespace: when its ConfigMap is read again, by the monotonic clock
         self._news = asyncio.Event()
-        self._reported: dict[str, str] = {}  # the problem of each namespace that an Event tells
-        self._warned: dict[str, str] = {}  # what each namespace sets in vain, as an Event tells it
+        self._reported: dict[str, str] = {}  # the problem of each namespace, as its Event says it
+        self._warned: dict[str, str] = {}  # what each namespace sets in vain, as its Event says it
 
     @property
     def is_complete(self) -> bool:
@@ -256,7 +256,7 @@ class ConfigMaps:
             await asyncio.gather(hearing, return_exceptions=True)
 
     async def _hear(self) -> None:
-        """Keep the newest state of each ConfigMap until it is read: those between nobody needs."""
+        """Keep the newest state of each ConfigMap until it is read; states in between are dropped."""
         async for change in self._followed.changes():
             if change.kind is not ChangeKind.SYNCED:
                 self._waiting[str(metadata(change.data).get("namespace", ""))] = change
@@ -277,7 +277,7 @@ class ConfigMaps:
         return next((each for each in self._waiting if now >= self._rests_until.get(each, 0.0)), None)
 
     async def _apply(self, namespace: str, change: Change) -> None:
-        """Take one change. A text is read beside the loop: whoever writes it decides how long that takes, and how often."""
+        """Take one change. A text is read beside the loop: its author decides how long that takes, and how often."""
         began, is_gone = time.monotonic(), change.kind is ChangeKind.DELETED
         await asyncio.to_thread(self.configurations.apply, namespace, None if is_gone else change.data)
         if is_gone:

@@ -25,12 +25,12 @@ __all__ = ["ConflictingControllers", "Defects", "Troubles", "Unplaced", "UnreadK
 _LOG = logging.getLogger(__name__)
 _TELLS = 1.0  # seconds between two looks at what is new
 _NEWS, _MINUTE = 600.0, 60.0  # seconds
-_LASTS = 30.0  # seconds until what cannot be read is told: an API server that starts has not everything at once
+_LASTS = 30.0  # seconds until a failed read is reported: a starting API server does not have everything at once
 _SEEN_KEPT = 10_000  # UIDs of pods
 
 
 class _ByNamespace:
-    """Tells each namespace of its objects, at most once a minute: of the first one, and how many more there are.
+    """Reports objects to their namespaces, at most once a minute: the first one, and how many more there are.
 
     ``reason`` is that of the Event, ``now`` the API server's clock.
     """
@@ -41,7 +41,7 @@ class _ByNamespace:
         self._told_at: dict[str, float] = {}
 
     def put(self, about: Mapping[str, Any], why: str) -> None:
-        """Let an object be told of. ``why`` is the end of a sentence that begins with its kind and name."""
+        """Add an object to report. ``why`` is the end of a sentence that begins with its kind and name."""
         self._new.setdefault(str(metadata(about).get("namespace", "")), []).append((about, why))
 
     async def tell(self) -> None:
@@ -61,7 +61,7 @@ class _ByNamespace:
 
 
 class Defects:
-    """Tells each namespace of workloads that are not recorded because of a defect of ours. ``tally`` counts them.
+    """Reports to each namespace its workloads that a defect of Spotwright keeps from being recorded. ``tally`` counts them.
 
     Await :meth:`tell`.
     """
@@ -83,9 +83,9 @@ class Defects:
 
 
 class Unplaced:
-    """Tells each namespace of its pods that started unplaced; await :meth:`tell`. ``tally`` counts them.
+    """Reports to each namespace its pods that started unplaced; await :meth:`tell`. ``tally`` counts them.
 
-    ``now`` is the API server's clock: what was made long before is no news to anybody.
+    ``now`` is the API server's clock: older pods are not reported.
     """
 
     def __init__(self, events: EventWriter, now: Callable[[], float], tally: Tally) -> None:
@@ -111,7 +111,7 @@ class Unplaced:
 
 
 class UnreadKinds:
-    """Tells of kinds that the API server has and that cannot be read, by Events in the controller's namespace ``home``.
+    """Reports kinds that the API server serves but Spotwright cannot read, by Events in the controller's namespace ``home``.
 
     ``tally`` gets by kind whether it is read. Await :meth:`tell`.
     """
@@ -135,7 +135,7 @@ class UnreadKinds:
             await asyncio.sleep(_LASTS)
 
     async def look(self) -> None:
-        """Write an Event about what was so at the last look, too, and is not told yet."""
+        """Write an Event about each problem that the last look showed too and that is not reported yet."""
         now = set(self._now)
         self._told &= now
         for kind, why in sorted((now & self._before) - self._told):
@@ -146,7 +146,7 @@ class UnreadKinds:
 
 
 class Troubles:
-    """Writes an Event in the controller's own namespace about what it cannot do now; await :meth:`tell`."""
+    """Writes an Event in the controller's own namespace about what fails now; await :meth:`tell`."""
 
     def __init__(self, events: EventWriter, home: str) -> None:
         self._events, self._home = events, home
@@ -165,7 +165,7 @@ class Troubles:
 
 
 _NAME = re.compile(r"[-.a-z0-9]{1,63}/[-.a-z0-9]{1,253}")  # of a controller
-_MOST_RIVALS = 3  # of one namespace: whoever may make objects there writes the names
+_MOST_RIVALS = 3  # of one namespace: makers of objects choose the names
 _MOST_WAITING = 100
 _MADE_AFTER = 2.0  # seconds after its review in which an object is there
 
@@ -174,14 +174,14 @@ class FindObject(Protocol):
     """Finds an object of the cluster, as :meth:`spotwright.cluster.attempt_lookup.Lookups.find_object` does."""
 
     async def __call__(self, api_version: str, kind: str, name: str, namespace: str, /) -> Mapping[str, Any] | None:
-        """The object; None if there is none of this name, or it cannot be read."""
+        """The object; None if it does not exist or cannot be read."""
 
 
 class ConflictingControllers:
     """What was found so far. ``name`` is that of this controller: NAMESPACE/NAME.
 
-    Whoever reaches the webhook's port may send reviews of objects that do not exist, so nothing is told before the object was
-    found in the cluster with its mark.
+    Any client of the webhook's port may send reviews of objects that do not exist, so a rival is reported only after its object
+    was found in the cluster with its mark.
     """
 
     def __init__(self, events: EventWriter, name: str, find_object: FindObject) -> None:
@@ -192,7 +192,7 @@ class ConflictingControllers:
     def found(self, where: tuple[str, ...], rival: str) -> None:
         """Hear of an object that the controller ``rival`` has placed, by its API version, kind, name and namespace.
 
-        Each pair of a namespace and a controller is told once; what is too much at once is not told.
+        Each pair of a namespace and a controller is reported once; an excess of simultaneous ones is dropped.
         """
         known = self._known.get(where[-1], set())
         if rival not in known and len(known) < _MOST_RIVALS and _NAME.fullmatch(rival) and not self._new.full():

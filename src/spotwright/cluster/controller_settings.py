@@ -15,7 +15,7 @@ __all__ = ["CertificateFiles", "RecorderSettings", "Settings", "WebhookSettings"
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """A serving certificate that somebody else makes and renews, with its key and the authority that signed it. All are PEM."""
+    """An externally made and renewed serving certificate, with its key and the authority that signed it. All are PEM."""
 
     certificate: Path
     key: Path
@@ -29,9 +29,9 @@ class Settings:
     ``kubeconfig`` and ``context`` say how the cluster is reached, as for
     :func:`~spotwright.cluster.api_client.find_cluster`. ``home`` is the controller's own namespace, with the ConfigMap of the
     cluster and the Lease. ``name`` is that of the registration and of the Lease. ``namespaces`` are those that are served, each
-    watched by streams of its own; none: all that are labelled ``spotwright.dev/enabled=true``, watched by streams of the whole
-    cluster. ``metrics_port`` serves metrics and probes; unless ``metrics_are_asked`` for, a port that is taken is no error.
-    ``files`` are a certificate that somebody else makes; None: the process signs its own, by an authority in the folder
+    watched by separate streams; none: all that are labelled ``spotwright.dev/enabled=true``, watched by streams of the whole
+    cluster. ``metrics_port`` serves metrics and probes; unless ``metrics_are_asked`` for, a port in use is not an error.
+    ``files`` are an externally made certificate; None: the process signs its own, by an authority in the folder
     ``authority_folder``.
     """
 
@@ -48,7 +48,7 @@ class Settings:
 
     @property
     def release(self) -> str:
-        """What tells this controller from others of the cluster: the value of a label."""
+        """The label value that identifies this controller among the cluster's controllers."""
         return f"{self.home}.{self.name}"[:63].strip("-.")
 
 
@@ -96,7 +96,7 @@ class RecorderSettings(Settings):
     ``read_port`` is where people read logs; None: nowhere. ``log_limit`` is in bytes, for the log of one attempt; 0 keeps no
     logs. ``namespace_log_limit`` is for all logs of a namespace. ``logs`` is the address of the store that has the logs; empty:
     the end of each stands in its record. ``max_node_provision_time`` is in seconds: after it a node that an autoscaler has
-    ordered counts as one that never comes. Members of ``repair_group`` may delete archives of runs; empty: nobody.
+    ordered counts as one that never comes. Members of ``repair_group`` may delete archives of runs; empty: no one may.
     """
 
     read_host: str = "127.0.0.1"

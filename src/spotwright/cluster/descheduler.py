@@ -1,6 +1,6 @@
 """Moves what waits in vain, and lets no dead machine hold up a successor. It works beside the watcher of the leading replica.
 
-A pod is taken back only where being made again costs its workload nothing. It is deleted without its node's word where the
+A pod is evicted only if recreating it costs its workload nothing. It is deleted without its node's status if the
 machine is certainly gone and does not merely fail to report; and where its Job would make the next pod already, had our
 placement not given it a ``podFailurePolicy``: beside one, Kubernetes lets a Job replace no pod before that has failed. And where
 its node has restarted and will never start it.
@@ -75,7 +75,7 @@ class Eviction:
 
 
 class EvictionJournal:
-    """The evictions that are not done yet, by the pod's UID. ``done`` hears of each one that is done."""
+    """The evictions that are not done yet, by the pod's UID. ``done`` is called with each that is done."""
 
     def __init__(self, api: Api, done: Callable[[Literal["evicted", "deleted"]], None] = lambda _: None) -> None:
         self._api, self._done = api, done
@@ -91,7 +91,7 @@ class EvictionJournal:
             self._open[eviction.uid] = eviction
 
     def forget(self, uid: str) -> None:
-        """Want nothing of a pod any more."""
+        """Drop all plans for a pod."""
         self._open.pop(uid, None)
 
     async def do(self, clock: float) -> None:
@@ -141,7 +141,7 @@ def _failure(eviction: Eviction) -> tuple[str, str, dict[str, Any]]:
     """The request that gives a pod the phase Failed, as Kubernetes' garbage collector of pods does it on nodes that are gone.
 
     Source: Kubernetes, ``pkg/controller/podgc`` (``markFailedAndDeletePod``). The version is a precondition: the
-    node may just have told how the pod ended.
+    node may just have reported how the pod ended.
     """
     path = f"{object_path('v1', 'Pod', eviction.name, eviction.namespace)}/status"
     seen = {"uid": eviction.uid, "resourceVersion": eviction.version}
@@ -149,9 +149,9 @@ def _failure(eviction: Eviction) -> tuple[str, str, dict[str, Any]]:
 
 
 def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *, is_admitted: bool) -> str:
-    """Why a pod is left where it waits; empty if it may be taken back. ``owners`` are those of the pod, nearest first.
+    """Why a waiting pod is left alone; empty if it may be evicted. ``owners`` are the pod's owners, nearest first.
 
-    ``is_admitted``: a webhook of ours has chosen its rung, as is recorded of its attempt; nobody asks the pod.
+    ``is_admitted``: a webhook of ours has chosen its rung, by the record of its attempt; the pod itself is not trusted.
     """
     labelled = [metadata(each).get("labels") or {} for each in (pod, *owners)]
     if any(labels.get(QUEUE_LABEL) for labels in labelled):
@@ -164,7 +164,7 @@ def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *
 def why_not_made_again(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
     """Why an eviction of a pod would cost its workload something; empty if the pod is made again free of charge."""
     if (owner := controller_of(pod)) is None:
-        return "nobody makes a pod without a controller again"
+        return "a pod without a controller is not recreated"
     said = [rule for owner in owners if (rule := run_kind(owner).why_not_evicted) is not None]
     if said:
         return said[-1](owners)  # the outermost controller makes all below it again
@@ -187,7 +187,7 @@ _WORTH = 120.0  # seconds of a Job's backoff that are never too many: four pods 
 
 
 def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
-    """Why the pods of a Job are better not sent to a pool from which they may have to be taken back; empty if they may be.
+    """Why the pods of a Job should avoid a pool from which they may have to be evicted; empty if they may use it.
 
     All that wait there in vain are evicted together, and the Job then makes none for ten minutes.
     """
@@ -228,7 +228,7 @@ def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[st
 
 
 def _failed_at(attempt: AttemptState) -> float:
-    """When an attempt has ended, or was taken back; 0 for one that goes on."""
+    """When an attempt has ended, or was recalled; 0 for one that goes on."""
     return attempt.ended_at or (attempt.taken_back.at if attempt.taken_back is not None else 0.0)
 
 
@@ -247,7 +247,7 @@ def worth_moving_at(
     return now + max(0.0, cost - waited_in_vain(attempt, now))
 
 
-_AFTER_NOTICE = 30.0  # seconds after the end that was announced, in which a machine is really taken
+_AFTER_NOTICE = 30.0  # seconds after the announced end, within which the machine is really reclaimed
 _BEFORE_END = 180.0  # seconds before that end: a node that was silent long before has another trouble
 
 
@@ -392,7 +392,7 @@ class Descheduler:
             yield from self._while_it_waits(state, seen, task, attempt, now)
 
     def recorded(self, pod: Mapping[str, Any], *, is_gone: bool) -> None:
-        """Hear that what was decided about a pod is in the journal: now it may be done."""
+        """Note that the decision about a pod is in the journal, so that it may be executed."""
         uid = uid_of(pod)
         attempt, pools = self._attempts.pop(uid, (None, {}))
         if is_gone or attempt is None:
@@ -407,7 +407,7 @@ class Descheduler:
             self._want("delete", pod, attempt.released)
 
     def forget(self, uid: str) -> None:
-        """Nothing is known of a pod any more: want nothing of it, and count it no more."""
+        """Drop all plans and counts for a pod that is gone."""
         self._attempts.pop(uid, None)
         self._due.pop(uid, None)
         self._deeds.forget(uid)

@@ -56,7 +56,7 @@ def move_of(
     left_out: Sequence[Mapping[str, Any]],
     now: float,
 ) -> dict[str, Any] | None:
-    """What becomes of a pod that waits for a node: ``at`` (Unix seconds) it is taken back, ``to`` the pools of the next one.
+    """What happens to a pod that waits for a node: ``at`` (Unix seconds) it is evicted, ``to`` the pools of the next one.
 
     ``stays`` says why it is not; ``backoff`` (seconds) is how long its Job then makes no pod. None for a pod that waits for
     nothing, or for something else.
@@ -85,7 +85,7 @@ def pool_states(
 ) -> list[dict[str, Any]]:
     """Each pool of the ladder in its order: ``pool``, ``is_asked`` (the pod admits it), ``state`` and ``since``.
 
-    ``state`` is a clause for people, empty where nothing is said of the pool. ``since`` is in Unix seconds or null: when the
+    ``state`` is a clause for people, empty if none is known. ``since`` is in Unix seconds or null: when the
     autoscaler said so. ``until``: the pool is passed over up to then.
     """
     paused = {
@@ -141,7 +141,7 @@ def lost_node(
 
 
 def not_started(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> str:
-    """What holds up a pod that has its node; empty for one that has begun, or that nothing holds up."""
+    """What holds up a pod that has its node; empty if it has begun or may begin."""
     if not has_not_started(pod):
         return ""
     try:
@@ -174,7 +174,7 @@ _SHORT = {record.short_name: kind for kind, record in EXPLAINED.items() if recor
 _KINDS = ", ".join(map(str.lower, EXPLAINED))
 _ATTEMPT, _OPEN, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "open", "rung", "why"))
 _MOST_PODS = 20  # of one object: people read them
-_HISTORY = 10  # attempts of a task that are told, the newest
+_HISTORY = 10  # the newest attempts of a task that are shown
 
 
 def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: str = "") -> dict[str, Any]:
@@ -188,11 +188,11 @@ def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namesp
     (``number`` from 1, ``of``, ``pools``, ``is_open``: it may have a node of any rung, and ``number`` is null until it has),
     ``pools`` (of a pod without a node: each of its ladder's with its ``pool``, ``is_asked``: the pod admits it, ``state``: what
     its autoscaler says, ``since`` when, ``until``: it is passed over), ``move`` (null, or what becomes of a pod without a
-    node: ``at`` it is taken back, ``to`` the pools of the next one, ``stays``: why not, ``backoff``: the seconds for which its
+    node: ``at`` it is evicted, ``to`` the pools of the next one, ``stays``: why not, ``backoff``: the seconds for which its
     Job then makes no pod), ``lost_node`` (null, or ``node``, ``since``, ``gone``,
     ``commands``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a sentence for
     each attempt before), ``webhook`` (what admission has written: ``attempt``, ``rung``, ``why``) and ``not_enforced``.
-    ``left_out`` are the pools that new attempts pass over now, of those of the run: ``pool``, ``since``, ``until``, ``times``.
+    ``left_out`` are the run's pools that new attempts avoid now: ``pool``, ``since``, ``until``, ``times``.
     ``namespace``: by default that of the context. Raises :class:`InputError` for an object that is not there.
     """
     if "/" not in text:
@@ -202,7 +202,7 @@ def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namesp
     found, notes = _readable(kubernetes, where, kind, name)
     if found is None:
         raise InputError(
-            f"there is no {kind} {name} in namespace {where} any more: spotwright runs --cluster lists what is recorded"
+            f"{kind} {name} is no longer in namespace {where}; spotwright runs --cluster lists recorded runs"
         )
     roots = _roots(kubernetes, where, kind, found)
     reader, more = _run(runs, roots, where)
@@ -226,7 +226,7 @@ def _of_a_run(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: 
         is_over = reader.state.status is not RunStatus.RUNNING
         so = f": the run has {reader.state.status.value}" if is_over else ""
         notes.append(
-            f"no attempt of it waits or runs now{so}; spotwright show {reader.folder.name} --cluster tells of all"
+            f"no attempt waits or runs now{so}; spotwright show {reader.folder.name} --cluster lists all attempts"
         )
     return _told(kubernetes, runs, reader.state.meta.pipeline, reader, pods, notes)
 
@@ -262,7 +262,7 @@ def _told(
 
 
 def _of_run(pause: Mapping[str, Any], reader: RunReader | None) -> Iterator[dict[str, Any]]:
-    """A pause of a pool under the name that a run has for it; nothing where it does not hold for the run, or has no such pool."""
+    """A pause of a pool under the name that a run has for it, if it applies to the run and the run has such a pool."""
     if reader is None:
         yield from [dict(pause)] if pause["pool"] else []
         return
@@ -319,13 +319,13 @@ def _object(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> dic
 
 
 def _readable(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> tuple[dict[str, Any] | None, list[str]]:
-    """An object, with a note where the caller may read pods alone: then its run and its pods tell of it."""
+    """An object, with a note where the caller may read pods alone: then its run and pods are used instead."""
     try:
         return _object(kubernetes, namespace, kind, name), []
     except InputError as error:
         if kind == "Pod":
             raise
-        missing = f"{error} to be told also of the owners of {kind} {name}"
+        missing = f"{error} to see the owners of {kind} {name}"
         return {"metadata": {"name": name, "namespace": namespace}}, [missing]
 
 
@@ -519,7 +519,7 @@ def _history(task: TaskState | None, attempt: AttemptState | None) -> Iterator[s
 
 
 def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Iterator[str]:
-    """What nothing in the cluster keeps for this pod."""
+    """Settings that nothing in the cluster enforces for this pod."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     is_admitted = bool((metadata.get("annotations") or {}).get(_RUNG))
     affinity = value_at(spec, REQUIRED)

@@ -1,6 +1,6 @@
 """A recorded run as its readers take it: with its logs, with news as soon as there is some, and whether it is still recorded.
 
-While a reader waits, the API server tells what has changed, so nothing is listed again. The end of a log that an attempt's object
+While a reader waits, the API server streams changes, so objects are not listed again. The end of a log that an attempt's object
 keeps is read as a log that only grows, as readers take every log.
 """
 
@@ -37,7 +37,7 @@ __all__ = ["ArchivedRun", "FollowedRun", "RunWatch", "TailText"]
 _LOG = logging.getLogger(__name__)
 _LOGS_KEPT = LogsKept.NONE.condition.type
 _STORES = LogsKept.OBJECT_STORE.value, LogsKept.VOLUME.value
-_PAUSE = 1.0  # seconds between two looks, at least, where nothing is heard in between
+_PAUSE = 1.0  # seconds between two looks, at least, without news in between
 _LASTS, _SILENCE = 300, 330.0  # seconds until a watch ends by itself, and until a silent one counts as dead
 
 
@@ -140,8 +140,8 @@ class TailText:
 class FollowedRun(ApiRun):
     """``read_log`` reads logs that are not in the attempts' objects.
 
-    ``is_recorded`` tells of a Lease, by its namespace and name, whether somebody records with it now; of None, whether
-    anybody does.
+    ``is_recorded`` says of a Lease, by its namespace and name, whether a recorder holds it now; of None, whether any recorder
+    runs.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class FollowedRun(ApiRun):
             self.hear(found)
 
     def pause(self, seconds: float) -> None:
-        """See :meth:`RunSource.pause`: until there is news, where the API server tells it."""
+        """See :meth:`RunSource.pause`: until the API server sends news, if it can."""
         if self._watch is None and len(self.versions) > 1:
             self._watch = RunWatch(self._kubernetes, self.namespace, self.name, self.workload, self.versions)
         if self._watch is None:

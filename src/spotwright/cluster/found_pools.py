@@ -50,7 +50,7 @@ _SHOWN = 3
 
 
 class FoundPool(NamedTuple):
-    """A pool that a cluster shows. ``settings`` are those of ``pools`` in spotwright.yaml; ``nodes`` are the nodes' names.
+    """A pool that a cluster shows. ``settings`` are an entry of ``pools`` in spotwright.yaml; ``nodes`` are the nodes' names.
 
     ``notes`` say what a person must know of it. ``is_known``: whether something says its capacity.
     """
@@ -152,7 +152,7 @@ def left_out(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if control_plane:
         yield f"Left out, because they are the control plane: {names([name_of(node) for node in control_plane])}."
     if virtual:
-        yield f"Left out, because they are no machines (Fargate, virtual kubelet): {names([name_of(node) for node in virtual])}."
+        yield f"Left out, because they are not machines (Fargate, virtual kubelet): {names([name_of(node) for node in virtual])}."
 
 
 def _sorted_out(nodes: Sequence[Mapping[str, Any]]) -> _SortedOut:
@@ -193,7 +193,7 @@ def _node(node: Mapping[str, Any]) -> _Node:
 def _offers(status: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
     """What a node offers to pods: CPUs, memory and every device, also one that is out of order now.
 
-    Raises :class:`InputError` for an amount that is none.
+    Raises :class:`InputError` for an invalid amount.
     """
     capacity = status.get("capacity") or {}
     allocatable = status.get("allocatable") or capacity
@@ -286,7 +286,7 @@ def _class_of(pool: tuple[str, str], nodes: Sequence[_Node]) -> _Class:
 
 
 def _by_accelerators(whole: _Class) -> list[_Class]:
-    """The parts of a class by their accelerators, if labels tell them apart; else the whole."""
+    """The parts of a class by their accelerators, if labels distinguish them; else the whole."""
     parts = [_class_of(whole.pool, nodes) for nodes in _split(whole.nodes, lambda node: node.accelerators)]
     told = [part._replace(telling=_telling(part, parts)) for part in parts]
     is_told = len(parts) > 1 and all(part.telling for part in told if part.accelerators)
@@ -368,7 +368,7 @@ def _found(
 def _own_labels(
     one: _Class, differences: _Differences, cluster: _Cluster, node_pool: NodePool | None
 ) -> dict[str, str]:
-    """The labels of a class by which work may choose it, or by which it is told apart: also those that say its capacity."""
+    """The labels of a class by which work may choose it, or which distinguish it, including its capacity's label."""
     common = one.common
     asked = node_pool.labels if node_pool and not one.nodes else {}
     own = {**asked, **_chosen(one, cluster), **dict(one.telling)}
@@ -439,7 +439,7 @@ def _notes(one: _Class, pool: Pool, taints: Sequence[str]) -> Iterator[str]:
 def _told_apart(
     found: Mapping[str, FoundPool], pools: Mapping[str, Pool], nodes: Sequence[_Node]
 ) -> Iterator[FoundPool]:
-    """The pools, with a note on those whose nodes no label tells from nodes of another pool."""
+    """The pools, with a note on pools whose nodes no label distinguishes from another pool's."""
     of_node = {node: name for name, one in found.items() for node in one.nodes}
     taken: dict[str, set[str]] = {}
     holders: dict[tuple[str, str], dict[str, Pool]] = {}  # pools by one of their labels, the one that the fewest have
@@ -458,11 +458,13 @@ def _told_apart(
         if name not in taken:
             yield one
             continue
-        what = f"from those of {', '.join(others)}" if others else "from any other"
+        what = f"from nodes of {', '.join(others)}" if others else "from other nodes"
         fix = (
             f"kubectl label node {' '.join(one.nodes[:_SHOWN])}{' ...' if len(one.nodes) > _SHOWN else ''} pool={name}"
         )
-        yield one._replace(notes=[*one.notes, f"no label tells these nodes {what}: {fix}, and add it under labels"])
+        yield one._replace(
+            notes=[*one.notes, f"no label distinguishes these nodes {what}: {fix}, and add it under labels"]
+        )
 
 
 def _zones(nodes: Sequence[_Node], provider: str) -> tuple[str, list[str]]:
@@ -492,6 +494,6 @@ def _largest(nodes: Sequence[_Node]) -> dict[str, str]:
 
 
 def _taints(nodes: Sequence[_Node], pool: Pool) -> list[str]:
-    """The taints that all nodes have, without those of the provider."""
+    """The taints that all nodes have, without the provider's."""
     common = frozenset.intersection(*(node.taints for node in nodes))
     return sorted(str(taint) for taint in common - set(providers.taints(pool)))

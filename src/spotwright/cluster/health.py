@@ -27,7 +27,7 @@ _BEAT = 1.0  # seconds
 
 
 class Health:
-    """Whether a process should go on, or be started again. Whoever works calls :meth:`alive`, or awaits :meth:`beat`.
+    """Whether a process should go on, or be started again. The worker calls :meth:`alive`, or awaits :meth:`beat`.
 
     ``stuck`` is after how many seconds without a sign it should be. ``clock`` is monotonic.
     """
@@ -35,7 +35,7 @@ class Health:
     def __init__(self, stuck: float = STUCK, clock: Callable[[], float] = time.monotonic) -> None:
         self._stuck, self._clock = stuck, clock
         self._alive_at = clock()
-        self.failure = ""  # why the work cannot go on, as whoever does it says
+        self.failure = ""  # why the work cannot go on, by its worker
 
     def alive(self) -> None:
         """Note that the work goes on. From any thread."""
@@ -51,7 +51,7 @@ class Health:
     def problem(self) -> str:
         """Why this process should be started again; empty while it is well. From any thread."""
         silent = self._clock() - self._alive_at
-        return f"nothing went on for {silent:.0f} s" if silent >= self._stuck else self.failure
+        return f"no progress for {silent:.0f} s" if silent >= self._stuck else self.failure
 
 
 class ServedCertificate:

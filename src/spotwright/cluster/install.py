@@ -1,10 +1,10 @@
 """The webhook's registration.
 
-The registration is an object of the chart, into which the controller writes its authority and nothing else. By hand, with
+The registration is an object of the chart, into which the controller writes only its authority. By hand, with
 ``--webhook-url``, the controller makes it itself and takes it out.
 
 Everything fails open: ``failurePolicy: Ignore`` and a timeout of 10 s, in the namespaces that are listed, or in those with the
-label ``spotwright.dev/enabled=true``. Conditions in CEL keep away what nothing would be done about: pods without a policy that no
+label ``spotwright.dev/enabled=true``. CEL conditions keep out reviews that would change nothing: pods without a policy that no
 run makes (those of a Deployment say), and updates that change no spec, such as those with which Argo's controller writes each
 step into its Workflow. The versions are those that are placed; the API server converts others (``matchPolicy: Equivalent``).
 """
@@ -34,7 +34,7 @@ __all__ = ["NAME_LABEL", "Obstacle", "Registration", "obstacle", "webhook_config
 
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-"""The label that the API server sets on every namespace, with its name: nobody can take it away or forge it.
+"""The label that the API server sets on every namespace, with its name: it cannot be removed or forged.
 
 Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/#automatic-labelling.
 """
@@ -53,7 +53,7 @@ _OF_A_RUN = (
     "owner.controller && owner.kind + '.' + owner.apiVersion.split('/')[0] in "
     f"[{_OWNERS}])"
 )
-"""A pod that a run makes, which may have been created while nobody answered. Of others without a policy nobody is asked."""
+"""A pod that a run makes, which may have been created while no webhook answered. Other pods without a policy are not reviewed."""
 
 
 def _is_marked(at: Path) -> str:
@@ -147,15 +147,15 @@ _PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _TRIES = 5  # replicas may write at once
 _CONFLICTS = (409, 422)  # the object has changed; the name of a webhook at its place is another one
 _AGAIN = 5.0  # seconds until the chart's object is looked for again
-_EVERY = 60.0  # seconds until it is seen that somebody has taken the authority out
+_EVERY = 60.0  # seconds between checks that the authority is still there
 
 
 class Registration:
     """The registration named ``name``. ``where`` is the namespace and name of a Service, or an ``https`` address.
 
     With a Service the chart has made the object, and only the authority is written into it. With an address this process
-    makes all of it, for ``namespaces``. Unless it ``writes``, it is somebody else's: nothing is read or written. It ``unites``
-    its authority with those of other replicas, where each has its own.
+    makes all of it, for ``namespaces``. Unless it ``writes``, another process does, and this one leaves it alone. It ``unites``
+    its authority with those of the other replicas, if each has its own.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Registration:
 
     @classmethod
     def of(cls, settings: WebhookSettings, api: Api) -> Registration:
-        """That of a process: one that signs its own certificate unites its authority with those of other replicas."""
+        """The registration of a process; if it signs its own certificate, it unites its authority with the other replicas'."""
         return cls(
             api,
             settings.name,
@@ -195,7 +195,7 @@ class Registration:
         while not await self._written_once(authority):
             if not is_missing:
                 _LOG.error(
-                    "no API server asks for reviews: there is no MutatingWebhookConfiguration %s, an object of the chart; "
+                    "no pods are reviewed: MutatingWebhookConfiguration %s of the chart is missing; "
                     "helm upgrade makes it again (see docs/how-to/cluster/install.md)",
                     self._name,
                 )
@@ -205,7 +205,7 @@ class Registration:
         _LOG.info("the webhook is registered as %s", self._name)
 
     async def follow(self) -> None:
-        """Write the authority again wherever somebody has taken it out, until cancelled. Failures are logged."""
+        """Write the authority again wherever it was removed, until cancelled. Failures are logged."""
         while True:
             await asyncio.sleep(_EVERY)
             if not self._written or not self._writes:
@@ -231,7 +231,7 @@ class Registration:
         raise AssertionError("the last try returns or raises")
 
     async def _patch(self, authority: bytes) -> bool:
-        """Write the authority into each webhook of the chart's object that has another one, and nothing else."""
+        """Write only the authority, into each webhook of the chart's object that has another one."""
         found = await self._api.get_or_none(f"{_PATH}/{self._name}")
         if found is None:
             return False
@@ -280,7 +280,7 @@ class Obstacle(NamedTuple):
 async def obstacle(api: Api, name: str, namespace: str) -> Obstacle | None:
     """What keeps a pod of a namespace from being placed; None: such a pod is placed.
 
-    ``name`` is that of the registration. The pod is created by dry run, so nothing is stored. Raises :class:`ApiFailed` where the
+    ``name`` is the registration's. The pod is created by dry run, so it is not stored. Raises :class:`ApiFailed` where the
     API server does not answer.
     """
     registration = f"the MutatingWebhookConfiguration {name}"
@@ -309,7 +309,7 @@ async def obstacle(api: Api, name: str, namespace: str) -> Obstacle | None:
 
 
 def _small_pod() -> dict[str, Any]:
-    """A pod with a policy that every namespace lets in: with little of everything, and nothing that `restricted` forbids."""
+    """A pod with a policy that every namespace lets in: with little of everything, within what `restricted` allows."""
     little = {"cpu": "1m", "memory": "1Mi"}
     security = {
         "allowPrivilegeEscalation": False,

@@ -1,7 +1,7 @@
 """Reads what Katib makes: its Trials, and the pods in which it wraps a trial's code.
 
 Katib reads metrics where a container prints them, and puts a shell in front of the code for it. So the metrics, the log and the
-SIGTERM of a trial need another look than those of other workloads. Facts are of katib v0.19.0.
+SIGTERM of a trial are read differently from other workloads'. Facts are of katib v0.19.0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_VALUES, _LONGEST_VALUE = 50, 100  # of a Trial; users write them
 
 
 def trial_of(owners: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The Trial of Katib among the owners of a pod; empty if there is none."""
+    """The Trial of Katib among the owners of a pod, or empty."""
     return next((owner for owner in owners if run_kind(owner).retry is Retry.TRIAL), {})
 
 

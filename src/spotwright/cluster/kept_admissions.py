@@ -1,8 +1,8 @@
-"""Tells what records a cluster what was decided of each pod: read once from the object that the pod's token names.
+"""Gives the observer the recorded decision about each pod: read once from the object that the pod's token names.
 
-Nobody believes the annotations of a pod but for where to look. A pod is looked at once its record was read, in the background:
-until then nothing of it is recorded, because a refused pod would count as an attempt. A record is there before its pod is, so one
-that is missing will not come any more. What is known of a pod is forgotten with the pod.
+Pod annotations are untrusted; they only say where to look. A pod is looked at once its record was read, in the background:
+until then the pod is not recorded, because a refused pod would count as an attempt. A record is stored before its pod, so a
+missing one will not come. The record is forgotten with the pod.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Admissions"]
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 8  # requests
 _AGAIN = 1.0  # seconds until what could not be read is read again
-_HELD = 30.0  # seconds for which a pod waits for its record; then it is recorded as one that no review has made precise
+_HELD = 30.0  # seconds for which a pod waits for its record; then it is recorded as one that no review has pinned
 _SAME_KEPT = 1_000
 _ANSWER = 10.0  # seconds for one request
 

@@ -1,6 +1,6 @@
-"""What is kept of the objects of strangers: equal parts once, so much of a namespace as it may have, and nothing unreadable.
+"""Keeps objects of strangers within bounds: equal parts once, at most a quota for each namespace, without unreadable objects.
 
-So ten thousand pods fit into a few dozen megabytes, and nobody's objects end the process of all.
+So ten thousand pods fit into a few dozen megabytes, and no tenant's objects can end the shared process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST_NAME = 253  # characters of a name: https://kubernetes.io/docs/concepts
 class Quarantine:
     """Says in the log that an object cannot be read: once for each, however often it comes.
 
-    An unexpected error is told with its traceback the first time that it comes from its line, and counted after that.
+    An unexpected error is logged with its traceback the first time that it comes from its line, and counted after that.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Quarantine:
         self._defects[place] += 1
         times = self._defects[place]
         if times == 1:
-            text = "%s: the object %s/%s %s: a defect in Spotwright, of which only the number is told from now on"
+            text = "%s: the object %s/%s %s: a defect in Spotwright, further ones are only counted"
             _LOG.error(text, *key[:3], why, exc_info=error)
         elif key not in self._said:
             _LOG.warning("%s: the object %s/%s %s (%s, %d times)", *key[:3], why, place, times)
@@ -80,9 +80,9 @@ def _bytes_of(text: Any) -> int:
 
 
 class NamespaceQuota:
-    """How much of the memory the objects of a namespace may take, so that nobody's objects end the process of all.
+    """How much memory the objects of a namespace may use, so that no tenant's objects can end the shared process.
 
-    ``on_full`` hears of a namespace, each time that an object of it finds no room. ``limit`` is in bytes, as estimated from the
+    ``on_full`` is called with a namespace whenever an object of it finds no room. ``limit`` is in bytes, as estimated from the
     characters and the values of objects. ``weigh`` estimates an object; by default each counts as if it shared no part.
     """
 
@@ -148,7 +148,7 @@ class Sharing:
         return self._cost
 
     def shared(self, item: dict[str, Any]) -> dict[str, Any]:
-        """The same object, whose parts are those of earlier objects where they are equal. The object itself is changed."""
+        """Replace parts of an object by equal parts of earlier objects, in place, and return it."""
         if len(self._known) > self._kept or self._size > _KEPT_TEXT:
             self._known.clear()
             self._size = 0
@@ -166,7 +166,7 @@ class Sharing:
         return item
 
     def _of(self, value: Any) -> Any:
-        """The first part that was equal to this one. Equal means of the same types too: ``True`` is no 1."""
+        """The first part that was equal to this one. Equal parts have equal types: ``True`` is not 1."""
         if isinstance(value, str):
             known = self._known.setdefault(value, value)
             if known is value:

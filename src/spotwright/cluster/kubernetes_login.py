@@ -112,7 +112,7 @@ async def _downwards(session: AsyncWebSocketSession, far: socket.socket) -> None
             elif channel == _DATA:
                 await loop.sock_sendall(far, data)
             else:
-                return  # an error of the pod's side: nothing comes any more
+                return  # an error of the pod's side ends the stream
 
 
 async def _upwards(session: AsyncWebSocketSession, far: socket.socket) -> None:
@@ -189,13 +189,13 @@ class Kubernetes:
         """The error of a login that the cluster does not accept any more."""
         return InputError(
             f"context {self.context}: the cluster does not accept the login, which may have expired: log in again "
-            "(kubectl get pods tells how), then repeat the command"
+            "(kubectl get pods says how), then repeat the command"
         )
 
     # The same login for the controller
 
     def authorization(self, *, again: bool = False) -> str:
-        """The header with the token of the login, or nothing for one with a certificate. ``again``: a new one, if there is."""
+        """The header with the token of the login; empty for a certificate. ``again``: another token, if possible."""
         auth = self.client.auth  # the same object, so that a command is not asked twice for a token
         if auth is None or isinstance(auth, httpx2.BasicAuth):
             return ""
@@ -205,7 +205,7 @@ class Kubernetes:
             if again:
                 request = flow.send(httpx2.Response(401))
         except StopIteration:
-            return ""  # there is no other one
+            return ""  # no other token
         except WrongConfiguration as error:
             raise InputError(f"context {self.context}: cannot log in: {error}") from error
         finally:

@@ -1,12 +1,12 @@
-"""Until when an attempt surely lived whose end nothing reported: its machine lost power, and no kubelet was left to tell.
+"""Until when an attempt surely lived if its end was never reported: its machine lost power, and its kubelet with it.
 
-Kubernetes tells such an end late: after 50 s of silence, with the next boot of the machine, or never where the Node object goes
+Kubernetes reports such an end late: after 50 s of silence, with the next boot of the machine, or never where the Node object goes
 first. So the end is a range. It begins with the last proof of life: the last line of the attempt's log, which the node itself
 stamps, the renewal of the node's Lease (every 10 s by default: Kubernetes documentation, "Node Heartbeats"), or the heartbeat in
 the node's status (every 5 min). It ends when the absence was first known. The account counts up to the last proof.
 
 A Lease goes with its Node object, and is renewed again as soon as the machine is back. So it is read once, at the moment in which
-a node with pods falls silent or its Node object goes; nothing is watched.
+a node with pods falls silent or its Node object goes, instead of being watched.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def last_proof(
     *,
     restarted_at: float | None = None,
 ) -> End:
-    """The end of an attempt that began at ``begun`` and of whose end nothing is told. All moments are in Unix seconds.
+    """The end of an attempt that began at ``begun`` and whose end was not reported. All moments are in Unix seconds.
 
     ``proofs``: when it surely lived, by what proves it. ``absences``: when it surely lived no more, or its machine was given up.
     ``restarted_at``: what proves life after that is the next boot of the machine.
@@ -67,7 +67,7 @@ class _View(Protocol):
 
 
 class NodeLeases:
-    """Reads the Leases of nodes that have fallen silent, one after the other, and tells them to the view."""
+    """Reads the Leases of nodes that have fallen silent, one after the other, and passes them to the view."""
 
     def __init__(self, api: Api, view: _View) -> None:
         self._api, self._view = api, view
@@ -86,7 +86,7 @@ class NodeLeases:
             if self._is_refused:
                 continue
             try:
-                name = object_path("v1", "Node", node).rpartition("/")[2]  # raises for what is no name
+                name = object_path("v1", "Node", node).rpartition("/")[2]  # raises for an invalid name
                 lease = await self._api.get_or_none(f"{_LEASES}/{name}")
             except ApiFailed as error:
                 if error.status in FORBIDDEN:

@@ -4,8 +4,8 @@ Replicas do not compare their clocks. Each measures by its own monotonic clock h
 after ``lasts`` seconds; the holder stops ``renew_within`` seconds after the last renewal that it began and that succeeded. So
 wall clocks may differ by hours, as long as no replica's seconds are half as long again as another's. client-go does the same
 (read in ``tools/leaderelection/leaderelection.go`` and its ``doc.go``, whose times are the defaults here), and says as this
-module does that a Lease alone fences nobody: a process that was frozen between a check and a write would still write. That is
-why every journal has an epoch of its own (:meth:`spotwright.records.journal.Journal.take`), which the next holder raises.
+module does that a Lease alone fences no one: a process that was frozen between a check and a write would still write. That is
+why every journal has its own epoch (:meth:`spotwright.records.journal.Journal.take`), which the next holder raises.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _JITTER = 1.2  # replicas that begin together do not ask together
 
 
 def uptime() -> float:
-    """Seconds that also pass while the machine is suspended, where the system can tell; the same for all processes."""
+    """Seconds that also pass while the machine is suspended, where the system supports it; the same for all processes."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -89,13 +89,13 @@ class KubernetesLease:
 
     @property
     def holder(self) -> str:
-        """The identity of the holder at the last look; empty: nobody."""
+        """The identity of the holder at the last look; empty: none."""
         return str((self._seen or {}).get("holderIdentity") or "")
 
     def require(self) -> None:
         """Call before each write. Raises :class:`Fenced` unless this replica holds the Lease."""
         if not self.is_held:
-            raise Fenced(f"{self._described()} is not held by {self.identity}: this replica writes nothing more")
+            raise Fenced(f"{self._described()} is not held by {self.identity}: this replica stops writing")
 
     async def acquire(self) -> int:
         """Wait until this replica is the holder, and return the epoch. Errors of the API are waited out."""
@@ -113,10 +113,10 @@ class KubernetesLease:
             await self._try("renew")
         self._renewed_at = None
         by = f" to {self.holder}" if self.holder not in ("", self.identity) else ": it could not be renewed in time"
-        raise Fenced(f"{self._described()} is lost{by}; this replica writes nothing more")
+        raise Fenced(f"{self._described()} is lost{by}; this replica stops writing")
 
     async def give_up(self) -> None:
-        """Let the next replica begin at once. Nothing may be written after this.
+        """Let the next replica begin at once. Do not write after this.
 
         A failure is logged and no more, because a Lease that is not given up expires by itself.
         """
@@ -171,7 +171,7 @@ class KubernetesLease:
         found = await self._api.get_or_none(self._path)
         if found is None:
             if self._renewed_at is not None:
-                return False  # somebody deleted it: who holds it is open again
+                return False  # it was deleted: its holder is open again
             return await self._write("POST", self._folder, {"metadata": {"name": self._name}}, self.epoch + 1)
         spec = found.get("spec") or {}
         self._note(spec)

@@ -5,7 +5,7 @@ an hour for the first byte, and holds as many unfinished bodies as come. Here a 
 accepted, before TLS. A request has seconds to arrive. Where all places are taken, a newcomer gets that of a client that only
 waits: of one that has sent no request yet, and of the address that holds most. Where none only waits, the address that holds
 most gives one up to whoever holds less, and its own newcomers wait. So an API server, which sends whole requests at once, gets
-through while a pod holds all that it can. Bodies that are being received or answered, and answers that nobody takes, share one
+through while a pod holds all that it can. Bodies that are being received or answered, and unread answers, share one
 amount of memory.
 
 One gate serves one port: :func:`serve` makes it, and handlers read bodies through :func:`read_body`.
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     """What the clients of one port may hold.
 
     ``connections`` in all; ``arrival``: seconds for a request to arrive, TLS and headers included; ``idle``: seconds between two
-    requests of a connection, or for an answer to be taken; ``memory``: bytes of all bodies, of what is read in them, and of all
+    requests of a connection, or for an answer to be read; ``memory``: bytes of all bodies, of what is read in them, and of all
     answers; ``body``: bytes of one body; ``large``: bytes of an answer after which its connection ends, because the buffers of a
     TLS connection grow with the largest one and never shrink.
     """
@@ -87,7 +87,7 @@ class _Connection:
 _HEAD = 256 * 1024  # bytes of headers and of what comes with them in the same moment
 _YOUNG = 0.25  # seconds in which a newcomer may send its request before its place is given to another
 _SWEEP = 0.25  # seconds between two looks at what takes too long
-_COPIES = 3  # of an answer: as it is, encrypted, and what the socket has not taken of that
+_COPIES = 3  # of an answer: as it is, encrypted, and the part that the socket still buffers
 _GATE: web.AppKey[_Gate] = web.AppKey("gate", cast("type[_Gate]", object))
 
 
@@ -141,7 +141,7 @@ class _Gate:
     def hold(self, connection: _Connection, size: int) -> None:
         """Count bytes of a body or an answer, for which others may have to go.
 
-        Raises :class:`web.HTTPServiceUnavailable` if there is no room.
+        Raises :class:`web.HTTPServiceUnavailable` without room.
         """
         while self.held + size > self.limits.memory:
             holding = [one for one in self.connections if one.held]
@@ -201,7 +201,7 @@ class _Gate:
 
 
 class _Guard(asyncio.Protocol):
-    """Stands between a transport and aiohttp's protocol, and tells the gate what happens."""
+    """Stands between a transport and aiohttp's protocol, and reports to the gate what happens."""
 
     def __init__(self, gate: _Gate, connection: _Connection, inner: asyncio.Protocol) -> None:
         self._gate, self._connection, self._inner = gate, connection, inner
@@ -236,7 +236,7 @@ class _Guard(asyncio.Protocol):
 
 
 class _Listener(asyncio.AbstractServer):
-    """Accepts connections. Those for which there is no place wait, so that others behind them may have one."""
+    """Accepts connections. Connections without a place wait, so that others behind them may have one."""
 
     def __init__(
         self, gate: _Gate, sockets: list[socket.socket], context: ssl.SSLContext | None, make: Callable[[], Any]
@@ -263,7 +263,7 @@ class _Listener(asyncio.AbstractServer):
             self._gate.is_open = False
 
     async def wait_closed(self) -> None:
-        """Nothing is left to wait for."""
+        """Return at once: closing is immediate."""
 
     def is_serving(self) -> bool:
         """Whether it accepts connections."""
@@ -437,7 +437,7 @@ async def _counted(
     try:
         connection = gate.of(request)
     except ConnectionError:
-        return web.Response(status=HTTPStatus.BAD_REQUEST)  # nobody is there to read it
+        return web.Response(status=HTTPStatus.BAD_REQUEST)  # the client is gone
     connection.head = 0
     gate.enter(connection, _State.BODY if request.can_read_body else _State.ANSWERING)
     try:
@@ -452,7 +452,7 @@ async def _counted(
             response.force_close()
         with suppress(ConnectionError):
             await response.prepare(request)
-            await response.write_eof()  # until it is taken, but for a few kilobytes
+            await response.write_eof()  # until it is read, but for a few kilobytes
         return response
     finally:
         if not connection.is_large:
@@ -464,7 +464,7 @@ async def _counted(
 def hold(request: web.Request, size: int) -> None:
     """Count what was read in a body, until the request is answered.
 
-    Raises :class:`web.HTTPServiceUnavailable` if there is no room for it, :class:`ConnectionError` if the client has gone.
+    Raises :class:`web.HTTPServiceUnavailable` without room, :class:`ConnectionError` if the client has gone.
     """
     gate = request.app[_GATE]
     gate.hold(gate.of(request), size)
@@ -473,7 +473,7 @@ def hold(request: web.Request, size: int) -> None:
 async def read_body(request: web.Request) -> bytearray:
     """The body of a request, within the limits of its port.
 
-    Raises :class:`web.HTTPException` for one that is too large or for which there is no room, :class:`ConnectionError` and
+    Raises :class:`web.HTTPException` for one that is too large or without room, :class:`ConnectionError` and
     :class:`web.RequestPayloadError` for one that does not come to its end.
     """
     gate = request.app[_GATE]

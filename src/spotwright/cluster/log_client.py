@@ -67,7 +67,7 @@ class Login(Protocol):
         """Whether it is a client certificate."""
 
     def authorization(self, *, again: bool = False) -> str:
-        """The header with a token, or nothing; ``again``: another one than before."""
+        """The header with a token, or empty; ``again``: with another token."""
 
     def expired(self) -> InputError:
         """The error of a login that is not accepted any more."""
@@ -120,8 +120,8 @@ class Controller:
             except ssl.SSLCertVerificationError as error:
                 self.close()
                 raise InputError(
-                    f"{self.place}: its certificate is not the controller's ({error.verify_message}), so nothing was"
-                    f" sent to it; name the file with its authority in {AUTHORITY_VARIABLE}"
+                    f"{self.place}: certificate mismatch ({error.verify_message}); the request was"
+                    f" not sent. Name the file with its authority in {AUTHORITY_VARIABLE}"
                 ) from error
             except _FAULTS as error:
                 self.close()
@@ -148,7 +148,7 @@ class Controller:
         return answer.status, content
 
     def _gone(self, error: Exception) -> ControllerGone:
-        """The error of a connection that does not come back, or that nobody has answered."""
+        """The error of a connection that does not come back, or got no answer."""
         if self._has_answered:
             return ControllerGone(
                 f"{self.place}: the connection was lost and does not come back ({_named(error)}); "
@@ -164,7 +164,7 @@ class Controller:
             told = json.loads(content)
             kind, message = str(told["error"]), str(told["message"])
         except (ValueError, KeyError, TypeError):
-            return InputError(f"{self.place}: answers {status}, which is no answer of a controller of Spotwright")
+            return InputError(f"{self.place}: is not a controller of Spotwright (HTTP {status})")
         if status == 401 and self._authorization:
             return self._login.expired()
         if kind == "unknown":
@@ -175,7 +175,7 @@ class Controller:
 
 
 class _Connection(http.client.HTTPConnection):
-    """HTTP over TLS over a socket that somebody else connects."""
+    """HTTP over TLS over a connected socket."""
 
     def __init__(self, dial: Callable[[], socket.socket], context: ssl.SSLContext, name: str) -> None:
         super().__init__(name)
@@ -280,7 +280,9 @@ def _context(kubernetes: Kubernetes, authority: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=authority or None)
     except ssl.SSLError as error:
-        raise InputError(f"the authority of the controller's certificate is no certificate ({error.reason})") from error
+        raise InputError(
+            f"the authority of the controller's certificate is not a certificate ({error.reason})"
+        ) from error
     kubernetes.present_certificate(context)
     return context
 
@@ -302,7 +304,7 @@ def _pod(kubernetes: Kubernetes, namespace: str) -> tuple[str, int]:
     if items:
         raise InputError(
             f"no controller is ready in namespace {namespace} of context {kubernetes.context}: "
-            f"kubectl -n {namespace} describe pod {items[0]['metadata']['name']} tells why"
+            f"kubectl -n {namespace} describe pod {items[0]['metadata']['name']} says why"
         )
     raise _not_found(kubernetes, namespace)
 

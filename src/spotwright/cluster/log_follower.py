@@ -44,7 +44,7 @@ class Reading:
 
     @property
     def words(self) -> str:
-        """What the kubelet said itself instead of a line; empty: nothing."""
+        """The kubelet's own message in place of a line, or empty."""
         return self._lines.words
 
     def feed(self, data: bytes) -> tuple[bytes, Position]:
@@ -56,7 +56,7 @@ class Reading:
         text, position = self._new(self._lines.flush())
         if is_over and self._overlap.is_gone and not self.words:
             text += _end(position.last, is_open=position.opened >= 0)
-            position = Position(tail=position.tail)  # nothing is expected any more: it is said once
+            position = Position(tail=position.tail)  # expect no more: it is said once
         return text, position
 
     def _new(self, pieces: Iterable[Piece]) -> tuple[bytes, Position]:
@@ -75,7 +75,7 @@ class Reading:
 
 
 def _end(last: int, *, is_open: bool) -> bytes:
-    """The line that says what may be missing where nothing has come that was read before, nor anything new."""
+    """The line that says what may be missing where neither the lines read before nor new ones came."""
     line_end = "\n" if is_open else ""
     why = "the kubelet has rotated its log"
     return f"{line_end}[spotwright: lines may be missing here, after {stamp_text(last)}: {why}]\n".encode()
@@ -104,7 +104,7 @@ _ADDED = frozenset(
 
 
 class Readable(NamedTuple):
-    """A container whose log can be read now. ``is_over``: nothing more will be written to it."""
+    """A container whose log can be read now. ``is_over``: the log is final."""
 
     container: str
     is_main: bool
@@ -204,9 +204,9 @@ def _count(status: Mapping[str, Any]) -> int:
 _LOG = logging.getLogger(__name__)
 _SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is opened anew: perhaps it is dead
 _LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node had sent by then is read
-_AWAY = 5.0  # seconds until a place that takes nothing is tried again
+_AWAY = 5.0  # seconds until a place that refuses writes is tried again
 _SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once, and later each time
-_RESTLESS = 3  # such streams in a row: the container has ended, and nobody has said so
+_RESTLESS = 3  # such streams in a row: the container has ended without a report
 _A_SECOND, _ALL = 4 << 20, 8 << 20  # bytes a second of one namespace's logs, and of all namespaces that print more
 _BURST = 2.0  # seconds of that which may come at once
 _TRIES = 20  # of an ended container whose log is refused
@@ -232,10 +232,10 @@ class Pace:
 class Answer(Enum):
     """How an answer of the endpoint ended."""
 
-    WHOLE = auto()  # everything is read, and nothing more will be written
+    WHOLE = auto()  # everything is read, and the log is final
     AGAIN = auto()  # it ended, and the container may go on
     CUT = auto()  # it broke off, or did not come
-    REFUSED = auto()  # there is no such log now
+    REFUSED = auto()  # no such log now
 
 
 class Follower:
@@ -269,7 +269,7 @@ class Follower:
     def put(self, pod: Mapping[str, Any], *, is_lost: bool, is_ending: bool = False) -> None:
         """The pod has changed. ``is_lost``: it is gone, or its node does not report any more.
 
-        ``is_ending``: it was told that it goes, or it is being deleted.
+        ``is_ending``: it was notified of an interruption, or is being deleted.
         """
         self.pod = pod
         if is_ending or metadata(pod).get("deletionTimestamp"):
@@ -280,11 +280,11 @@ class Follower:
 
     @property
     def is_restless(self) -> bool:
-        """Whether its streams end at once: then its pod has changed in a way that it was not told."""
+        """Whether its streams end at once: then its pod has changed without news of it."""
         return self._short >= _RESTLESS
 
     async def run(self) -> None:
-        """Follow until the log is complete; one that is needs nothing."""
+        """Follow until the log is complete."""
         try:
             await self._write_surely(self._take_up)
             if not self._is_complete:
@@ -295,7 +295,7 @@ class Follower:
             await self._log.close()
 
     async def _follow(self) -> None:
-        """Read until nothing more comes."""
+        """Read until the log ends."""
         passing = refused = 0
         while True:
             self._changed.clear()
@@ -343,7 +343,7 @@ class Follower:
             self.last_line_at = self._position.last / 1e9
 
     async def _say_why_it_ends(self) -> None:
-        """If the end of the log was not read, or nothing because Katib redirects it, it says so."""
+        """Say in the log if its end was not read, or none of it because Katib redirects it."""
         printer = redirected_to(self.pod)
         if printer and (not self._log.notes or not _printer(self.pod)):
             await self._say(
@@ -355,7 +355,7 @@ class Follower:
             await self._say(f"the log ends here: {self._trouble}{last}")
 
     async def _write_surely(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Write what nobody could tell later, as soon as the place takes it: nothing else of this attempt will come."""
+        """Write this attempt's last record, retrying until the place accepts it: it cannot be made again later."""
         while True:
             try:
                 await write()

@@ -1,7 +1,7 @@
 """Keeps the logs of all attempts of a cluster: one stream an attempt, as many at once as there are running attempts.
 
-The watcher tells it of each attempt whenever it has recorded something of it. Where the logs lie is the place's affair
-(:mod:`spotwright.cluster.log_place`), which also knows what an earlier keeper did not finish, so a kill loses nothing that
+The watcher calls it whenever it has recorded something of an attempt. Where the logs lie is the place's affair
+(:mod:`spotwright.cluster.log_place`), which also knows what an earlier keeper did not finish, so a kill loses no line that
 Kubernetes still has.
 """
 
@@ -31,7 +31,7 @@ DEFAULT_LIMIT = 64 << 20
 
 _LOG = logging.getLogger(__name__)
 _OPENING = 32  # streams that are opened at once
-_UNTOLD = 5.0  # seconds between two looks at pods of which the watcher says nothing
+_UNTOLD = 5.0  # seconds between two looks at pods without news from the watcher
 _ASKED = 200  # of these that are asked for at each look
 
 
@@ -46,7 +46,7 @@ _NAMED = 20  # logs that one note names
 class SeenAttempt(NamedTuple):
     """An attempt as the watcher sees it.
 
-    ``is_lost``: its pod is gone, or its node does not report. ``is_noticed``: it was told that its node goes. ``task`` is its
+    ``is_lost``: its pod is gone, or its node does not report. ``is_noticed``: it was notified of an interruption. ``task`` is its
     task's path.
     """
 
@@ -60,9 +60,9 @@ class SeenAttempt(NamedTuple):
 
 
 class LogKeeper:
-    """Follows every attempt that it is told of. ``namespace_limit`` is in bytes, for all logs of a namespace.
+    """Follows every attempt that :meth:`put` names. ``namespace_limit`` is in bytes, for all logs of a namespace.
 
-    ``on_dropped`` hears of logs that were dropped because their namespace had more: the name of their run, and a sentence.
+    ``on_dropped`` is called for logs that were dropped because their namespace had more: the name of their run, and a sentence.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class LogKeeper:
         self._names: dict[str, LogName] = {}  # of the logs that are followed, by key
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._complete: dict[str, float] = {}
-        """By key: when the last line was written; 0: there is none, or that is not known."""
+        """By key: when the last line was written; 0: none, or unknown."""
         self._of_pod: dict[str, set[str]] = {}  # keys by the UID of their pod, which the watcher knows
-        self._untold: dict[str, None] = {}  # keys of logs of which the watcher says nothing, the next to ask for first
+        self._untold: dict[str, None] = {}  # keys of logs without news from the watcher, the next to ask for first
         self._places, self._pace = asyncio.Semaphore(_OPENING), Pace()
 
     def follow(self, attempt: SeenAttempt) -> None:
@@ -102,7 +102,7 @@ class LogKeeper:
     ) -> None:
         """Keep the logs of a pod's attempts, which the journal of their run has. Call it with each new state of the pod.
 
-        ``attempts`` are those of the run by their keys, with their tasks.
+        ``attempts`` are the run's attempts by their keys, with their tasks.
         """
         for attempt in attempts_of(pod):
             known = attempts.get(attempt.key)
@@ -115,18 +115,18 @@ class LogKeeper:
             self.follow(SeenAttempt(attempt.key, log, pod, attempt.restart, is_lost, is_noticed, task.path))
 
     def leave(self, keys: Iterable[str]) -> None:
-        """Hear that the watcher says nothing of these attempts any more: from now on the keeper asks for their pods itself."""
+        """Take over attempts that the watcher no longer reports: from now on the keeper asks for their pods itself."""
         self._untold.update(dict.fromkeys(key for key in keys if key in self._followers))
 
     def forget(self, pod: str) -> None:
-        """Hear that the watcher has forgotten a pod, by its UID: nothing is kept in memory of its logs that are complete."""
+        """Drop a pod that the watcher has forgotten, by its UID: its complete logs leave the memory."""
         keys = self._of_pod.pop(pod, set())
         self.leave(keys)
         for key in keys:
             self._complete.pop(key, None)
 
     async def run(self) -> None:
-        """Work until cancelled. Logs that an earlier keeper did not finish are taken up."""
+        """Work until cancelled. Resumes logs that an earlier keeper did not finish."""
         _allow_many_files()
         has_taken_up = False
         try:
@@ -208,7 +208,7 @@ class LogKeeper:
                     self._on_dropped(run, f"logs were dropped, because {why}: {named}{more}")
 
     async def _forget(self, names: Collection[LogName]) -> None:
-        """Follow these logs no more; then nothing is written to them."""
+        """Stop following these logs; no write to them comes later."""
         keys = [key for key, name in self._names.items() if name in names]
         self._complete.update((key, 0.0) for key in keys if key in self._of_pod.get(key.partition("/")[0], ()))
         tasks = [self._tasks[key] for key in keys if key in self._tasks]
@@ -219,7 +219,7 @@ class LogKeeper:
     # What an earlier keeper left
 
     async def _take_up(self) -> bool:
-        """Follow what an earlier keeper left; False where the place cannot tell now."""
+        """Follow what an earlier keeper left; False if the place is unreachable now."""
         try:
             left = await self._place.unfinished()
         except OSError as error:
@@ -236,7 +236,7 @@ class LogKeeper:
         return True
 
     async def _look_at_untold(self) -> None:
-        """Ask for the pods of logs of which the watcher says nothing, because their runs have ended or are not recorded."""
+        """Ask for the pods of logs without news from the watcher, because their runs have ended or are not recorded."""
         self.leave([key for key, follower in self._followers.items() if follower.is_restless])
         for key in tuple(self._untold)[:_ASKED]:
             self._untold.pop(key, None)

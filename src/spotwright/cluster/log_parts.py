@@ -5,11 +5,11 @@ A log is a folder ``NAMESPACE/RUN/TASK/ATTEMPT`` below the address, with objects
 | object | holds |
 |---|---|
 | ``00000001``, ``00000002``, ... | a part: text, behind it a line of JSON: where the text begins, what its writer knew |
-| ``end`` | nothing: the log is complete |
+| ``end`` | empty: the log is complete |
 | ``dropped`` | the line in the place of a log that was dropped |
 
 Beside them ``NAMESPACE/RUN/+owner`` names the release that has recorded the run, and ``+open/OWNER/...`` each log that is not
-complete. Every name is quoted, and no quoted name has a plus sign there or is a dot, so nobody's name leads elsewhere.
+complete. Every name is quoted, and no quoted name has a plus sign there or is a dot, so no name leads elsewhere.
 
 A log above its limit has a first half and a last part; where it goes on without its middle, readers find a line that says so.
 A log that is not complete is shown up to its first half, so that it only grows for its readers.
@@ -70,7 +70,7 @@ _DIGITS = 8  # of the number of a part, and of the length of what is behind its 
 _TRAILER = 4096  # bytes that are read of the end of a part: mostly more than what is behind its text
 _RESERVED = 20  # the part of a volume that logs leave free
 _WHOLE = 256 << 10  # bytes of an object that is read whole
-_FRESH = 2.0  # seconds in which a folder is not listed again: nobody writes a part more often
+_FRESH = 2.0  # seconds in which a folder is not listed again: parts are not written more often
 _KEPT_PARTS, _KEPT_FOLDERS = 50_000, 200  # that are remembered
 _LOG = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def require_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not (parts.netloc or (parts.scheme == "file" and parts.path.strip("/"))):
         raise InputError(
-            f"{_shown(url)!r} is no address of an object store: expected s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, "
+            f"{_shown(url)!r} is not an object store address; use s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, "
             "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER or file:///FOLDER"
         )
     is_azure = parts.scheme in ("abfs", "abfss")  # its container stands where a user does elsewhere
@@ -127,7 +127,7 @@ class Part(NamedTuple):
     """What stands behind the text of a part.
 
     ``start`` is the text's place in everything that came, ``length`` its bytes. ``head`` are the bytes of the first half, which
-    its last part and those behind it know; -1: not known yet. ``writer`` is random, ``notes`` are those of the log's owner.
+    its last part and those behind it know; -1: not known yet. ``writer`` is random, ``notes`` come from the log's owner.
     """
 
     start: int
@@ -180,7 +180,7 @@ class Objects:
         return _shown(self.url)
 
     def room(self) -> Room | None:
-        """What is free on the volume of a folder; None for a store, which says nothing of it, or a folder that is not there."""
+        """What is free on the volume of a folder; None for a store, which does not report it, or a missing folder."""
         parts = urlsplit(self.url)
         try:
             disk = os.statvfs(unquote(parts.path)) if parts.scheme == "file" else None
@@ -239,7 +239,7 @@ class Objects:
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Any]:
-        """The store for one request, whose failure is told as a sentence."""
+        """The store for one request, whose failure becomes a sentence."""
         from obstore.exceptions import BaseError
 
         try:
@@ -279,7 +279,7 @@ def _reason(error: Exception) -> str:
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or (status and status[1][:3] in ("401", "403")):
         return f"the credentials may not do this ({answer or kind})"
     if isinstance(error, FileNotFoundError):
-        return f"there is no such bucket or folder ({answer or 'not found'})"
+        return f"bucket or folder not found ({answer or 'not found'})"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if answer:
@@ -302,7 +302,7 @@ class _GoneError(PlaceAway):
 
 @dataclass
 class Folder:
-    """The objects of one log, as they were listed. ``sizes`` are those of the parts, by their numbers."""
+    """The objects of one log, as they were listed. ``sizes`` are the parts' sizes, by their numbers."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     is_over: bool = False
@@ -311,7 +311,7 @@ class Folder:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether the log is final."""
         return self.is_over or self.is_dropped
 
     def add(self, found: Iterable[StoredObject]) -> None:
@@ -372,7 +372,7 @@ class StoredLogs:
                 self.remember(name, number, found)
                 return found
             if len(data) < length:
-                raise PlaceAway(f"{part_key(name, number)}: is no part of a log")
+                raise PlaceAway(f"{part_key(name, number)}: not a part of a log")
             length = needed
 
     def remember(self, name: LogName, number: int, part: Part) -> None:
@@ -415,7 +415,7 @@ class StoredLogs:
             data = await self._objects.get(f"{log_key(name)}/{DROPPED}")
             return (data or b"")[offset : offset + at_most]
         numbers = list(folder.sizes)
-        if not numbers:  # if it is over, nothing came here: it may lie where logs were kept before
+        if not numbers:  # if it is over, it may lie where logs were kept before
             return None
         last = await self.part(name, numbers[-1])
         end = last.start + last.length
@@ -467,7 +467,7 @@ class StoredLogs:
                 raise _GoneError
             part, _ = _behind(data, key)
             if part is None:
-                raise PlaceAway(f"{key}: is no part of a log")
+                raise PlaceAway(f"{key}: not a part of a log")
             self.remember(name, number, part)
             return data[max(0, begin - part.start) : max(0, min(part.length, end - part.start))]
         part = await self.part(name, number)
@@ -486,9 +486,9 @@ def part_key(name: LogName, number: int) -> str:
 
 
 def _behind(data: bytes, key: str) -> tuple[Part | None, int]:
-    """What stands behind the text of an object whose end is given, or the bytes that are needed to tell.
+    """The record behind the text of an object whose end is given, or how many bytes are needed to read it.
 
-    Raises :class:`PlaceAway` for an object that is no part.
+    Raises :class:`PlaceAway` for an object that is not a part.
     """
     digits = data[-_DIGITS:]
     length = int(digits) if digits.isdigit() and len(digits) == _DIGITS else 0
@@ -497,5 +497,5 @@ def _behind(data: bytes, key: str) -> tuple[Part | None, int]:
     try:
         part = msgspec.json.decode(data[-length - _DIGITS : -_DIGITS], type=Part)
     except (ValueError, TypeError):
-        raise PlaceAway(f"{key}: is no part of a log") from None
+        raise PlaceAway(f"{key}: not a part of a log") from None
     return part, 0

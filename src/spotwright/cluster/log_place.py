@@ -35,7 +35,7 @@ SMALL = 8192
 
 
 class PlaceAway(OSError):
-    """The place takes or gives nothing now. It has said that itself, once for all logs, so nobody else does."""
+    """The place is unreachable now. It reports that itself, once for all logs, so callers do not."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EIO, why)
@@ -89,23 +89,23 @@ class KeptLog(NamedTuple):
 
 
 class WrittenLog(Protocol):
-    """One log, for whoever writes it."""
+    """One log, for its writer."""
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        """The words of its owner that came with the last bytes."""
+        """Its owner's notes that came with the last bytes."""
 
     async def is_complete(self) -> bool:
         """Whether the log was finished, by this process or another. Raises :class:`OSError`."""
 
     async def open(self) -> bool:
-        """Take up a log that an earlier process left; False if there is none. Raises :class:`OSError`."""
+        """Take up a log that an earlier process left; False without one. Raises :class:`OSError`."""
 
     async def append(self, data: bytes, notes: Mapping[str, Any]) -> None:
         """Write bytes together with its owner's notes, or let them wait until the place takes them."""
 
     def seal(self) -> None:
-        """Write from now on without delay: its pod was told that it goes, or is being deleted."""
+        """Write from now on without delay: its pod was notified of an interruption, or is being deleted."""
 
     async def finish(self) -> None:
         """Mark the log complete. Raises :class:`OSError`."""
@@ -134,7 +134,7 @@ class LogPlace(Protocol):
         """The bytes that each namespace may have: those that are wanted, or less where the place has less room."""
 
     async def drop(self, logs: Collection[KeptLog], why: str) -> list[KeptLog]:
-        """Put a line in the place of each log that says why it was dropped; nothing in the place of a short one.
+        """Replace each log by a line that says why it was dropped; a shorter log is just deleted.
 
         Returns those that were dropped: some may be gone, and others not be dropped now.
         """

@@ -87,7 +87,7 @@ def stamp_text(stamp: int) -> str:
 
 
 def _nanoseconds(text: bytes) -> int:
-    """A time such as ``2026-11-22T21:44:31.123456789Z`` in Unix nanoseconds; 0 if it is none."""
+    """A time such as ``2026-11-22T21:44:31.123456789Z`` in Unix nanoseconds; 0 if invalid."""
     rest = text[19:]
     digits, zone = b"", rest
     if rest[:1] == b".":

@@ -1,4 +1,4 @@
-"""The HTTPS server from which people read what lies in the store, whole logs and archived runs; it has a port of its own.
+"""The HTTPS server from which people read the store's whole logs and archived runs, on its own port.
 
 | request | answer | who |
 |---|---|---|
@@ -8,9 +8,9 @@
 | ``DELETE /v1/archive?key=`` | the archive is deleted, its logs follow within the hour | may delete SpotRuns there, and repairs |
 
 Everything else of a run lies in the Kubernetes API, which people read themselves. The store's credentials are the controller's
-alone, so it answers whoever may do the same in the run's namespace.
+alone, so it answers callers who may do the same in the run's namespace.
 
-A namespace that was deleted and made again is another one, whoever owns it now: what ran in the one before is nobody's to read.
+A namespace that was deleted and made again is another one, whoever owns it now: the former namespace's runs are unreadable.
 
 Errors are ``{"error": KIND, "message": SENTENCE}``.
 
@@ -77,7 +77,7 @@ V = TypeVar("V")
 
 
 class Refused(Exception):
-    """The caller may not read this. ``status`` is 401 or 403, or 503 if nobody can say; the text is one sentence for people."""
+    """The caller may not read this. ``status`` is 401 or 403, or 503 if that is unknown; the text is one sentence for people."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -172,7 +172,7 @@ class Access:
                 raise
 
     async def _recorded_in(self, namespace: str, run: str) -> str | None:
-        """The UID of the namespace in which a run was recorded; empty where that is not known, None: there is no such run."""
+        """The UID of the namespace in which a run was recorded; empty where that is not known, None: the run does not exist."""
         async with self._gate:
             try:
                 found = await self._api.get(records_path(RUN, namespace, run))
@@ -251,9 +251,9 @@ _Answer = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 
 
 class LogServer:
-    """Serves the store of logs behind ``objects`` to whom Kubernetes lets read the same; None: there is no store.
+    """Serves the store of logs behind ``objects`` to those whom Kubernetes lets read the same; None: no store.
 
-    ``repair_group`` is the group of those who may delete archives; empty: nobody may.
+    ``repair_group`` is the group of those who may delete archives; empty: no one may.
     """
 
     def __init__(self, access: Access, objects: Objects | None, repair_group: str = "") -> None:
@@ -387,7 +387,7 @@ def accept_certificates(context: ssl.SSLContext, client_authority: str) -> None:
 
     Without one callers need a token.
 
-    An authority that is taken out later counts until the context is made anew. Raises :class:`ssl.SSLError`.
+    A removed authority still counts until the context is made anew. Raises :class:`ssl.SSLError`.
     """
     if client_authority:
         context.load_verify_locations(cadata=client_authority)
@@ -401,7 +401,7 @@ def _error(status: int, kind: str, message: str) -> web.Response:
 async def start_log_server(
     api: Api, context: ssl.SSLContext, *, host: str | None, port: int, logs: str, repair_group: str = ""
 ) -> web.AppRunner:
-    """Serve the store of logs with this address; ``await runner.cleanup()`` ends it. Empty: there is no store.
+    """Serve the store of logs with this address; ``await runner.cleanup()`` ends it. Empty: no store.
 
     ``context`` has the serving certificate. Client certificates are accepted where the API server publishes their authority and
     we may read it, else tokens alone. ``host``: None for all addresses. Raises :class:`OSError` where the port cannot be listened

@@ -1,13 +1,13 @@
-"""Keeps logs in an object store, so that they outlive the machine of whoever keeps them.
+"""Keeps logs in an object store, so that they outlive the keeper's machine.
 
 A run that is archived (:mod:`spotwright.cluster.run_archives`) keeps its logs as long as its archive, and both go together: they
 count as one to what its namespace may have, and at least as much as keeps their number within bounds.
 
-What comes of a log waits in memory for at most five seconds, less once its pod was told that it goes; then it is written as a
-part, whose name nobody else can take. So of two processes that take themselves for the keeper one finds the other's part in its
-place, and stops. A part holds how far the pod's log was read, so a successor asks for what comes behind it.
+New text of a log waits in memory for at most five seconds, less once its pod was notified of its end; then it is written as a
+part, whose name no other process can use. So of two processes that take themselves for the keeper one finds the other's part in
+its place, and stops. A part holds how far the pod's log was read, so a successor asks for what comes behind it.
 
-While the store takes nothing, nothing ends: what comes waits in a bounded part of the memory, and of what is too much the oldest
+While the store refuses writes, following goes on: new text waits in a bounded part of the memory, and of an excess the oldest
 lines are left out, which the log then says.
 """
 
@@ -45,12 +45,12 @@ __all__ = ["LogRuns", "LogStore"]
 
 
 _LOG = logging.getLogger(__name__)
-_PAUSE, _SEALED = 5.0, 0.5  # seconds in which what comes of a log waits, and once its pod was told that it goes
+_PAUSE, _SEALED = 5.0, 0.5  # seconds that new text of a log waits, also once its pod was notified of its end
 _FULL = 1 << 20  # bytes of a part that is written at once
-_MOST_OF_LOG, _MOST = 2 << 20, 32 << 20  # bytes that wait: of one log, and of all while the store takes nothing
+_MOST_OF_LOG, _MOST = 2 << 20, 32 << 20  # bytes that wait: of one log, and of all while the store refuses writes
 _WRITERS = 16  # parts that are written at once
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a store that took nothing is tried again
-_SAID_AGAIN = 600.0  # seconds until it is said once more that the store takes nothing
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a store that refused a write is tried again
+_SAID_AGAIN = 600.0  # seconds until a lasting refusal of the store is reported again
 _LISTED = 3600.0  # seconds until all objects are listed again: in between the sizes are those that were written here
 _LAST = 5.0  # seconds in which what waits is written when this process ends
 _LEAST_OBJECT, _LEAST_ARCHIVED = 4 << 10, 256 << 10  # bytes that an object of an archived run counts, and the run
@@ -62,7 +62,7 @@ class LogRuns(Protocol):
 
     @property
     def owner(self) -> str:
-        """What tells their logs from those of other runs. Raises :class:`OSError`."""
+        """What distinguishes their logs from other runs' logs. Raises :class:`OSError`."""
 
     async def existing(self, runs: Collection[str]) -> Collection[str]:
         """Those of these runs, by name, that are there now; in doubt all of them, since logs of others are deleted."""
@@ -75,7 +75,7 @@ class LogStore:
     """The logs below an address. It is a :class:`~spotwright.cluster.log_place.LogPlace`.
 
     ``log_limit`` is in bytes, for each log. The logs of a run that is deleted from ``runs`` are deleted too, unless it
-    is archived. ``on_trouble`` hears a sentence when the store takes nothing, at most every ten minutes the same.
+    is archived. ``on_trouble`` gets a sentence when the store refuses writes, at most every ten minutes the same.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LogStore:
         self.objects = Objects(url, self._heard)
         self.logs = StoredLogs(self.objects)
         self.log_limit, self._runs, self._on_trouble = log_limit, runs, on_trouble
-        self.trouble = ""  # why the store takes nothing; empty: it does
+        self.trouble = ""  # why the store refuses writes; empty: it accepts them
         self._said, self._said_at = "", 0.0
         self._wait, self._retry_at = _FIRST_WAIT, 0.0
         self._is_back = asyncio.Event()
@@ -107,13 +107,13 @@ class LogStore:
         """See :attr:`LogRuns.owner`."""
         return self._runs.owner
 
-    def log(self, name: LogName, task: str = "") -> _PartsLog:  # noqa: ARG002  # a name tells enough
+    def log(self, name: LogName, task: str = "") -> _PartsLog:  # noqa: ARG002  # the name is enough
         """See :class:`LogPlace`."""
         made = self._open[name] = _PartsLog(self, name)
         return made
 
     async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
-        """See :class:`LogPlace`: of its own runs alone."""
+        """See :class:`LogPlace`: only its own runs."""
         await self._try_to_overwrite()
         found = list[tuple[LogName, Mapping[str, Any]] | None]()
         async for objects in self.objects.list(f"{OPEN}/{self.owner}"):
@@ -216,7 +216,7 @@ class LogStore:
         return f"{OPEN}/{self.owner}/{log_key(name)}"
 
     def note(self, name: LogName, kept: KeptLog | None) -> None:
-        """Know what is kept of a log now; None: nothing."""
+        """Note what is kept of a log now, or None."""
         self._changed[name] = kept
         if kept is None:
             self._kept.pop(name, None)
@@ -243,7 +243,7 @@ class LogStore:
                     await self._is_back.wait()
 
     def keep_bounds(self) -> None:
-        """Leave out what is too much for the memory while the store takes nothing: of the log of which most waits."""
+        """Leave out the excess over the memory bound while the store refuses writes, from the log with the most waiting."""
         while self.waiting > _MOST:
             if not max(self._open.values(), key=lambda log: log.buffered).leave_out():
                 return
@@ -279,7 +279,7 @@ class LogStore:
     # All logs
 
     async def _try_to_overwrite(self) -> None:
-        """Say it where the store overwrites what it was told not to.
+        """Report a store that overwrites objects despite the condition not to.
 
         SeaweedFS did until 3.97 (https://github.com/seaweedfs/seaweedfs/issues/7153), and for two writers at one time for longer
         (https://github.com/seaweedfs/seaweedfs/issues/8800).
@@ -293,7 +293,7 @@ class LogStore:
             )
 
     async def _list(self) -> None:
-        """List all objects, and delete the logs of its own runs that are neither there any more nor archived."""
+        """List all objects, and delete the logs of its own runs that are neither live nor archived."""
         self._changed = {}
         archived, beside = await self._list_archives(), Counter[str]()
         sizes: dict[LogName, tuple[int, float, bool]] = {}
@@ -322,7 +322,7 @@ class LogStore:
             await self._delete_run(name)
 
     async def _list_archives(self) -> dict[str, KeptLog]:
-        """The archives of its own runs, by run. Those of namespaces that are gone are deleted."""
+        """The archives of its own runs, by run. Delete the archives of namespaces that are gone."""
         self._archives = defaultdict(set)
         found: dict[str, KeptLog] = {}
         is_gone: dict[tuple[str, str], bool] = {}
@@ -344,7 +344,7 @@ class LogStore:
         return found
 
     async def _delete_run(self, name: LogName) -> None:
-        """Delete all logs of the run of this log, unless it is somebody else's."""
+        """Delete all logs of the run of this log, unless it belongs to another release."""
         folder = run_key(name)
         if await self.objects.get(f"{folder}/{OWNER}") != self.owner.encode():
             return
@@ -366,7 +366,7 @@ class _PartsLog:
     def __init__(self, store: LogStore, name: LogName) -> None:
         self.name, self.notes = name, dict[str, Any]()
         self.size, self.at = 0, 0.0  # of what is stored: its bytes, and when it was written last
-        self.moved = asyncio.Event()  # something was written, or nothing can be
+        self.moved = asyncio.Event()  # a write succeeded, or none can
         self._store, self._writer = store, secrets.token_hex(8)
         self._number, self._start, self._head = 1, 0, -1  # of the next part
         self._tail = deque[tuple[int, int]]()  # the parts behind the first half, with their sizes
@@ -473,7 +473,7 @@ class _PartsLog:
         return self._task
 
     def leave_out(self) -> bool:
-        """Leave out the older half of what waits; False: nothing waits."""
+        """Leave out the older half of what waits; False if none waits."""
         if not self._buffer:
             return False
         cut = self._buffer.find(b"\n", len(self._buffer) // 2) + 1 or len(self._buffer)
@@ -494,7 +494,7 @@ class _PartsLog:
             self._task = asyncio.get_running_loop().create_task(self._send(), name=f"parts of {log_key(self.name)}")
 
     async def _send(self) -> None:
-        """Write parts until nothing waits."""
+        """Write parts until none waits."""
         try:
             while not self._overtaken and (self._buffer or self._frozen or self._left_out or not self._has_begun):
                 if self._has_begun and not self._frozen:
@@ -541,7 +541,7 @@ class _PartsLog:
         if self._left_out:
             line_end = "\n" if self._is_mid_line else ""
             lines = f"{self._left_out_lines:,} lines"
-            why = "they came while the store of logs took nothing"
+            why = "they came while the store of logs refused writes"
             gap = f"{line_end}[spotwright: {format_bytes(self._left_out)} ({lines}) are left out here: {why}]\n"
             text = gap.encode() + text
             self._left_out = self._left_out_lines = 0

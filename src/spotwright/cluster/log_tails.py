@@ -1,8 +1,8 @@
 """Keeps the last bytes of each attempt's log in its SpotAttempt, where no store keeps whole logs.
 
 Whole logs would fill etcd, and each write sends a whole object to all watchers. So the last :data:`TAIL` bytes stay in memory,
-and are written first at once, then each minute in which they have grown, without delay once the pod was told that it goes, and at
-the end. Beside them stands how far the pod's log was read, so that the next recorder goes on there. What another process has
+and are written first at once, then each minute in which they have grown, without delay once the pod was notified of its end, and
+at the end. Beside them stands how far the pod's log was read, so that the next recorder goes on there. What another process has
 written since it was read here is not overwritten.
 """
 
@@ -34,7 +34,7 @@ _FIRST, _PAUSE, _SEALED = (
     1.0,
     60.0,
     1.0,
-)  # seconds until the first write, between two more, and once its pod was told to go
+)  # seconds until the first write, between two more, and once its pod was notified of its end
 _A_SECOND = 10.0  # writes of all logs together that growth may cause
 _AGAIN = 10.0  # seconds until a write that failed is tried again
 _AT_ONCE = 8  # requests
@@ -164,7 +164,7 @@ class LogTails:
     # For the logs
 
     async def read(self, path: str) -> Mapping[str, Any]:
-        """What an attempt's status says; nothing where the attempt is not there. Raises :class:`PlaceAway`."""
+        """What an attempt's status says; empty if the attempt does not exist. Raises :class:`PlaceAway`."""
         try:
             async with self.gate:
                 found = await self.api.get_or_none(path)
@@ -173,7 +173,7 @@ class LogTails:
         return (found or {}).get("status") or {}
 
     async def write(self, path: str, told: Mapping[str, Any], before: int | None) -> None:
-        """Write these fields of a status. ``before`` are the bytes that it says now; None: none, or any.
+        """Write these fields of a status. ``before`` are its present bytes; None: none, or any.
 
         Raises :class:`ApiFailed`, and :class:`Fenced` once another process records.
         """
@@ -228,7 +228,7 @@ class _Listed(msgspec.Struct, frozen=True):
 
 
 def _left(attempt: _Listed) -> tuple[LogName, Mapping[str, Any]] | None:
-    """The log of an attempt that was not finished, with its owner's notes; None: there is none."""
+    """The log of an attempt that was not finished, with its owner's notes; None without one."""
     spec, status = attempt.spec, attempt.status
     notes = owner_notes(status.log_position) if status.log_position and not status.log_complete else None
     if notes is None or notes["namespace"] != attempt.metadata.namespace:
@@ -244,7 +244,7 @@ class _TailLog:
         self._tails, self._path = tails, path
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._tail, self._bytes = b"", 0
-        self._written: int | None = None  # bytes of the whole as the API has them; None: nothing was written there
+        self._written: int | None = None  # bytes of the whole as the API has them; None: not written yet
         self._is_new = False  # something came since the last write
         self._pause, self._due = 0.0, 0.0  # a pause of 0: that of all logs
         self._wake = asyncio.Event()
@@ -321,7 +321,7 @@ class _TailLog:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _send(self) -> None:
-        """Write what is new, each time when it is due, until nothing is."""
+        """Write new text whenever it is due, until all is written."""
         try:
             while self._is_new and not self._overtaken:
                 await self._until_due()
@@ -393,7 +393,7 @@ def _whole_characters(data: bytes) -> str:
 
 
 def _notes(text: str) -> dict[str, Any] | None:
-    """What the owner noted; None where nothing of it can be read."""
+    """What the owner noted; None if it is unreadable."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any]) if text else None
     except ValueError:

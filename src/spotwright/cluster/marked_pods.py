@@ -1,6 +1,6 @@
 """Reads of pods what a review has written on them: the token of that review, and the number of the attempt.
 
-Whoever works in a namespace decides how many pods it has and how large they are. So pods are read in pages, of each a part of its
+A tenant decides how many pods its namespace has and how large they are. So pods are read in pages, of each a part of its
 metadata alone, and so many bytes at most.
 """
 
@@ -37,7 +37,7 @@ _LARGEST = 4096  # bytes of labels and annotations that name a task; Argo has th
 
 
 class MarkedPod(NamedTuple):
-    """A pod that a review has made precise. ``number`` is what stands there, whoever has written it."""
+    """A pod that a review has pinned to a rung. ``number`` is an untrusted annotation."""
 
     token: str
     number: str

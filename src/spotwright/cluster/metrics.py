@@ -1,7 +1,7 @@
 """Serves the metrics of a controller's process at ``/metrics``, in the text format of Prometheus, over plain HTTP.
 
 Beside them it answers probes: ``/healthz`` says whether the process should be started again, ``/readyz`` whether it is ready. The
-port is one of its own: that of the webhook has to be reached by API servers, and metrics are for those who may see the names of
+port is separate: API servers must reach the webhook's port, and metrics are for those who may see the names of
 pools and namespaces. By default it is reached from this machine alone. The format is four kinds of line
 (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4), so no library is needed for it.
 """
@@ -40,7 +40,7 @@ class _Family(NamedTuple):
 
 
 class Metrics:
-    """The metrics of one process, computed when they are asked for; only those of what it does.
+    """The metrics of one process's work, computed on request.
 
     ``pauses`` gives the pools that are left out now; ``verdicts`` counts the reviews that this process has answered, ``tally``
     what it has recorded and moved. ``aside`` gives the namespaces that are set aside now, each with the part that does so.
@@ -84,11 +84,13 @@ def _of_recorder(tally: Tally) -> Iterator[_Family]:
     text = "1 while what happens cannot be recorded, and waits in memory."
     yield _Family("spotwright_not_recorded", "gauge", text, [((), float(bool(tally.problem)))])
     moves = [((("move", what),), count) for what, count in tally.moves.items()]
-    text = "Attempts taken back after pending_timeout, pods evicted for it, and pods deleted whose machine is gone."
+    text = (
+        "Attempts recalled after pending_timeout, pods evicted for it, and pods deleted because their machine is gone."
+    )
     yield _Family("spotwright_moves_total", "counter", text, moves)
     waiting = [((("namespace", name), ("reason", why)), count) for (name, why), count in tally.waiting.items()]
     yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts that wait for a node.", waiting)
-    text = "Pods with a policy that no review has placed, because it came too late or nobody answered it."
+    text = "Pods with a policy that started unplaced, because their review was late or unanswered."
     yield _Family("spotwright_pods_unplaced_total", "counter", text, [((), float(tally.unplaced))])
     archives = [((("outcome", outcome),), count) for outcome, count in tally.archives.items()]
     text = "Ended runs that were archived, tries that failed, and runs that were deleted without an archive for want of room."
@@ -97,7 +99,7 @@ def _of_recorder(tally: Tally) -> Iterator[_Family]:
     yield _Family("spotwright_workloads_set_aside_total", "counter", text, [((), float(tally.defects))])
     kinds = [((("kind", kind),), float(is_read)) for kind, is_read in tally.kinds.items()]
     text = (
-        "Whether a kind that the API server has is read; 0: its controller has other versions, or nobody may read it."
+        "Whether a kind that the API server has is read; 0: its controller has other versions, or it may not be read."
     )
     yield _Family("spotwright_kind_read", "gauge", text, kinds)
 
@@ -107,7 +109,7 @@ async def serve_metrics(
 ) -> None:
     """Listen until ``stack`` is closed.
 
-    Where nobody has asked for this address, a port that is taken (by another process on this machine) is a warning. Else it
+    For the default address, a port in use (by another process on this machine) is a warning. Else it
     raises :class:`InputError`.
     """
     host, port = settings.metrics_host, settings.metrics_port
@@ -129,7 +131,7 @@ async def serve_metrics(
     except OSError as error:
         if settings.metrics_are_asked:
             raise InputError(f"{host}:{port}: cannot listen there ({error}); see --metrics-listen") from error
-        _LOG.warning("no metrics are served: %s:%d is taken; name another address with --metrics-listen", host, port)
+        _LOG.warning("no metrics are served: %s:%d is in use; name another address with --metrics-listen", host, port)
         return
     stack.push_async_callback(runner.cleanup)
     _LOG.info("metrics are served at http://%s:%d/metrics", host, runner.addresses[0][1])

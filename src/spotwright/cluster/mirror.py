@@ -46,7 +46,7 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 _CHUNK = 500  # objects a page of a list, as kubectl asks for
-_PAGE = 8 * 1024 * 1024  # bytes of a page; 500 objects of whoever writes large ones would be 700 MB
+_PAGE = 8 * 1024 * 1024  # bytes of a page; 500 objects of the largest size would be 700 MB
 _LASTS = 290  # seconds: the server ends a watch then, so that connections spread over its replicas
 _SHORT = 0.5  # seconds
 _REFUSED = 5.0, 30.0  # seconds until what is refused is tried again: a Role may be bound a moment later
@@ -90,7 +90,7 @@ class Mirror:
     ``labels`` and ``fields`` are selectors for the server; objects for which ``keep`` is false are dropped here. ``slim``
     makes of an object what is kept of it and reported, with its name, namespace, UID and version. ``problem`` is the last
     error while there is one: for readiness checks and for ``doctor``; ``status`` is its HTTP status. A mirror that does not
-    ``remember`` reports what is there and what comes, keeps nothing of it and never tells that an object is gone. An object for
+    ``remember`` reports present and new objects, keeps none, and never reports that an object is gone. An object for
     which its namespace has no ``room`` stays as it was known, with the version that it had, or unknown. So does one that would
     take too much memory alone (:mod:`spotwright.cluster.bounded_json`), unless the mirror ``shortens`` it to its main fields.
     """
@@ -120,7 +120,7 @@ class Mirror:
         self._version, self._chunk = "", _CHUNK
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.problem, self.status = "", 0
-        self._untaken: Change | None = None  # the last change, where whoever followed was ended while taking it
+        self._untaken: Change | None = None  # the last change, if the follower was ended while taking it
         self._entered = 0  # how often what is kept has grown by a namespace
         self._gone: list[
             set[tuple[tuple[str, str], str]]
@@ -136,7 +136,7 @@ class Mirror:
             self._forget(key)
 
     async def changes(self) -> AsyncIterator[Change]:
-        """All changes, for ever; after a cancellation first the one that was perhaps not taken.
+        """All changes, for ever; after a cancellation first the one that may not have been consumed.
 
         Errors that may pass are waited out; the others are tried again, later every 30 seconds.
         """
@@ -165,9 +165,9 @@ class Mirror:
                 await asyncio.sleep(wait_before(failures, error.retry_after) if error.may_pass else refused)
 
     async def catch_up(self, namespace: str) -> AsyncIterator[Change]:
-        """What was in a namespace for which ``keep`` holds since now; :meth:`changes` tells what comes, beside it.
+        """The present objects of a namespace for which ``keep`` holds since now; :meth:`changes` yields later ones.
 
-        Nothing older than what that has told. Errors are waited out; what may not be read is not there.
+        Never older than a change already yielded. Retries errors; an unreadable resource counts as absent.
         """
         self._entered += 1
         gone: set[tuple[tuple[str, str], str]] = set()
@@ -272,7 +272,7 @@ class Mirror:
                     if change is not None:
                         yield change
         except StreamSilent as error:
-            _LOG.debug("%s; watching anew", error)  # from the same version: nothing is missed
+            _LOG.debug("%s; watching anew", error)  # from the same version: no change is missed
         except ApiFailed as error:
             if error.status == 410:
                 raise _Gone from error
@@ -288,7 +288,7 @@ class Mirror:
         if not text.startswith(b"{"):
             raise ApiFailed(f"{self._path}: the watch holds no object")
         data = self._read(text)
-        if data is None or data is self._known(data):  # it was not read: the state that is known is no news
+        if data is None or data is self._known(data):  # unread or known: not a change
             self._version = _version(identity(text)) or self._version
             return self._apply(event.type, data) if data is not None and event.type == "DELETED" else None
         if event.type == "ERROR":
@@ -354,7 +354,7 @@ class Mirror:
             self._room.leave((self._path, *key))
 
     def _kept(self, item: dict[str, Any] | None, page: ListPage) -> dict[str, Any] | None:
-        """What is kept of an object; None if nothing is. Of one that cannot be read the state before stays as it was."""
+        """The kept part of an object, or None. An unreadable object keeps its former state."""
         if item is None:
             return None
         if not _is_readable(item):
@@ -363,15 +363,15 @@ class Mirror:
         try:
             item = _slim(item, page)
             return self._slim(item) if self._keep is None or self._keep(item) else None
-        except Exception as error:  # noqa: BLE001  # an object that nobody has thought of must not end the stream of all others
+        except Exception as error:  # noqa: BLE001  # one unforeseen object must not end the stream of all others
             self._aside.say(self._path, item, because=error)
             return self._known(item)
 
 
 class FollowedNamespaces:
-    """A resource in each of some namespaces, by a stream of its own; without namespaces, in all by one stream.
+    """A resource in each of some namespaces, by a stream each; without namespaces, in all by one stream.
 
-    ``selectors`` are those of :class:`Mirror`. A namespace that may not be read has nothing of the resource, until it may.
+    ``selectors`` as in :class:`Mirror`. An unreadable namespace counts as empty until it is readable.
     """
 
     def __init__(self, api: Api, resource: Resource, namespaces: Sequence[str], **selectors: Any) -> None:
@@ -419,11 +419,11 @@ async def _into(queue: asyncio.Queue[tuple[Mirror, Change | Exception]], mirror:
     try:
         async for change in mirror.changes():
             await queue.put((mirror, change))
-    except Exception as error:  # noqa: BLE001  # whoever reads the queue raises it
+    except Exception as error:  # noqa: BLE001  # the queue's reader raises it
         await queue.put((mirror, error))
 
 
-_AHEAD = 100  # changes that wait to be taken
+_AHEAD = 100  # changes that wait to be consumed
 
 
 def _is_readable(item: Any) -> bool:

@@ -1,6 +1,6 @@
 """Leaves checkpoints out of default policies where their claim is missing: Kubernetes would let each pod wait for it for ever.
 
-A pod's mount of a claim cannot be optional. Whoever asks for a checkpoint on an object itself waits for its claim, as for any
+A pod's mount of a claim cannot be optional. An object that asks for a checkpoint itself waits for its claim, as for any
 other that they name; an object that asks for none is not held up by what its namespace's configuration says. Where claims may
 not be read, all count as there.
 """
@@ -53,7 +53,7 @@ def claims_of(config: Config | None) -> list[str]:
 
 
 def left_out_claims(config: Config) -> str:
-    """What to tell the author of a configuration whose policies name more claims than are looked for; empty if all are."""
+    """The warning for the author of a configuration whose policies name more claims than are looked for; empty if all are."""
     names = _named(config)
     if len(names) <= _MOST:
         return ""
@@ -101,7 +101,7 @@ class ClaimLookup:
             return is_there
         if key not in self._readings:
             self._readings[key] = asyncio.create_task(self._ask(key), name="look for a claim")
-        return await asyncio.shield(self._readings[key])  # whoever has no more time leaves it to the others
+        return await asyncio.shield(self._readings[key])  # a caller without time leaves it to the others
 
     async def _ask(self, key: tuple[str, str]) -> bool:
         now = self._clock()
@@ -150,7 +150,7 @@ def without_claims(config: Config, missing: Sequence[str]) -> Config:
 
 
 def claims_not_in(placed: Mapping[str, Any], config: Config) -> Sequence[str]:
-    """The claims of a configuration that an object does not mount: whoever updates it gets the placement that it has."""
+    """The claims of a configuration that an object does not mount: an update keeps the placement that it has."""
     names = claims_of(config)
     text = (
         msgspec.json.encode(placed) if names else b""

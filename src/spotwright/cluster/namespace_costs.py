@@ -2,10 +2,10 @@
 
 An object of a tenant should cost milliseconds. One that costs more than is allowed is paid for by its own namespace: this one is
 served last for a minute, which others do not notice, and after some seconds of such costs it is set aside, for five minutes and
-for twice as long each time. Seconds are those of the processor, so that a busy machine puts nobody aside.
+for twice as long each time. Seconds are those of the processor, so that a busy machine quarantines no namespace.
 
-Costs are kept by a key. The watcher's is the namespace; the webhook's has the address of whoever asks as well, because a pod that
-reaches the port may name any namespace: it can set aside nothing but what it asks itself.
+Costs are kept by a key. The watcher's is the namespace; the webhook's has the sender's address as well, because a pod that
+reaches the port may name any namespace: it can only set aside its own requests.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _WINDOW = 60  # seconds for which costs count
 _TOO_MUCH = 5.0  # seconds above what is allowed within a window, until a namespace is set aside
 _ASIDE, _LONGEST_ASIDE = 300.0, 3600.0  # seconds
 _FORGIVEN = 3600.0  # seconds after which a namespace that was set aside counts as one that never was
-_KEPT = 5_000  # keys: whoever asks may make up names
+_KEPT = 5_000  # keys: senders may make up names
 
 Key = tuple[str, str]
-"""The namespace, and the address of whoever asks for it; empty where that does not matter."""
+"""The namespace and the sender's address; empty where that does not matter."""
 
 
 class Aside(NamedTuple):
@@ -89,7 +89,7 @@ class _Costs:
 class NamespaceCosts:
     """The costs of all namespaces. ``allowed`` is in seconds, for one object; ``clock`` is monotonic.
 
-    ``on_set_aside`` hears of each namespace when it is set aside. For one thread, or behind a lock.
+    ``on_set_aside`` is called with each namespace that is set aside. For one thread, or behind a lock.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class NamespaceCosts:
 
     @contextlib.contextmanager
     def counting(self, key: Key, objects: int = 1) -> Iterator[None]:
-        """Note what the block costs, for so many objects, less what other blocks in it note; an empty namespace pays nothing."""
+        """Note what the block costs, for so many objects, less what other blocks in it note; an empty namespace is free."""
         began, before = time.thread_time(), self._counted
         try:
             yield
@@ -115,7 +115,7 @@ class NamespaceCosts:
             self._counted = before + whole
 
     def spent(self, key: Key, seconds: float, objects: int = 1) -> None:
-        """Note what so many objects have cost. What is allowed counts nothing: a burst of ordinary objects is no offence."""
+        """Note what so many objects have cost. The allowance is free: a burst of ordinary objects is no offence."""
         above = seconds - self._allowed * objects
         if above <= 0.0 or self.set_aside(key) is not None:
             return
@@ -162,10 +162,10 @@ class NamespaceCosts:
 
 
 class AsideEvents:
-    """Tells people of namespaces that are set aside; await :meth:`tell`.
+    """Reports namespaces that are set aside; await :meth:`tell`.
 
     ``consequence`` is a clause that says what happens. ``into`` is the namespace of the Events; empty: the one that is set aside,
-    where nobody else can have named it.
+    which then cannot be forged by others.
     """
 
     def __init__(self, events: EventWriter, consequence: str, into: str = "") -> None:
@@ -210,7 +210,7 @@ class Turns:
             self.give_back(key)
 
     async def take(self, key: Key) -> None:
-        """Wait for a turn, which :meth:`give_back` ends. Cancelled, nobody waits any more."""
+        """Wait for a turn, which :meth:`give_back` ends; if cancelled, leave the queue."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key[1], OrderedDict()).setdefault(key, deque()).append(turn)
         self._give()
@@ -237,12 +237,12 @@ class Turns:
                 return
             turn = self._waiting[key[1]][key][0]
             self._forget(key, turn)
-            if not turn.done():  # cancelled, and whoever waited has not come to forget it yet
+            if not turn.done():  # cancelled, and its waiter has not removed it yet
                 self._working[key] = self._working.get(key, 0) + 1
                 turn.set_result(None)
 
     def _next(self) -> Key | None:
-        """Whose turn it is: first among those that cost little; None if nobody may go on now."""
+        """Whose turn it is: first among those that cost little; None if none may go on now."""
         last: Key | None = None
         is_free = not any(self._costs.is_last(each) for each in self._working)
         for address, keys in self._waiting.items():
@@ -271,8 +271,8 @@ class Turns:
                 del self._waiting[key[1]]
 
 
-_PATIENCE = 50  # changes of others after which one of those that wait is taken all the same
-_MOST_LAST = 2_000  # changes of namespaces that are served last: more than these nobody keeps
+_PATIENCE = 50  # changes of others after which one of the waiting is served all the same
+_MOST_LAST = 2_000  # changes of namespaces that are served last, at most
 
 T = TypeVar("T")
 
@@ -280,8 +280,8 @@ T = TypeVar("T")
 class FairQueue(Generic[T]):
     """A queue in which what belongs to costly namespaces waits while there is anything else. For one event loop.
 
-    What belongs to one namespace stays in order, and so does what belongs to none: that overtakes nothing that was put in before.
-    ``most`` is how much of the others waits until whoever puts in more has to wait too.
+    What belongs to one namespace stays in order, and so does what belongs to none: it overtakes no earlier change.
+    ``most`` is how much of the others waits until further producers have to wait too.
     """
 
     def __init__(self, most: int, costs: NamespaceCosts) -> None:
@@ -293,7 +293,7 @@ class FairQueue(Generic[T]):
         self._changed = asyncio.Condition()
 
     async def put(self, item: T, namespace: str = "", still: Callable[[], bool] = lambda: True) -> None:
-        """Put in what belongs to a namespace, or to none. Of one that is set aside for what waits, nothing is kept.
+        """Put in what belongs to a namespace, or to none. A namespace set aside for its waiting changes loses new ones.
 
         What does not hold any more, once there is room, is not put in: see ``still``.
         """
@@ -328,7 +328,7 @@ class FairQueue(Generic[T]):
             return item
 
     def empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no change waits."""
         return not (self._first or self._last)
 
     def drop(self, namespace: str) -> None:

@@ -1,10 +1,10 @@
-"""Which Events about nodes are believed: those of which an admission policy proves that their writer may speak for the node.
+"""Which Events about nodes are trusted: an admission policy must prove that their writer may speak for the node.
 
-Kubernetes keeps Events about nodes in the namespace ``default``, and whoever has the role ``edit`` there may write one in any
-name: nothing in an Event proves who wrote it. So the chart brings a ValidatingAdmissionPolicy. It admits the Events that decide
+Kubernetes keeps Events about nodes in the namespace ``default``, and an account with the role ``edit`` there may write one in any
+name: an Event does not prove who wrote it. So the chart brings a ValidatingAdmissionPolicy. It admits the Events that decide
 something here only from the node's own kubelet, from accounts that may change nodes themselves (node termination handlers,
-node-problem-detector, autoscalers, controllers of the cloud), and from a node agent on that node, by a right of its own. What was
-written before the policy, or without it, counts for nothing. Conditions and taints of nodes need no such proof.
+node-problem-detector, autoscalers, controllers of the cloud), and from a node agent on that node, by a special right. What was
+written before the policy, or without it, does not count. Conditions and taints of nodes need no such proof.
 
 Sources: https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/ (``authorizer``, and that a policy
 covers resources of equal storage in other groups, as ``events.k8s.io``);
@@ -63,7 +63,7 @@ _RIGHTS: Mapping[str, str] = {
 }
 """By name of a variable what an account may have, any of which will do.
 
-Each is an expression of its own: one that asks the authorizer three times is over the limit of its costs (Kubernetes,
+Each is a separate expression: one that asks the authorizer three times is over the limit of its costs (Kubernetes,
 ``apiserver/pkg/cel/config.go``, ``PerCallLimit``; seen on 1.35).
 """
 
@@ -81,7 +81,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def policy_spec() -> dict[str, Any]:
-    """The ``spec`` of the policy: it refuses what this module believes, from whoever may not speak for the node."""
+    """The ``spec`` of the policy: it refuses what this module believes, from accounts that may not speak for the node."""
     kinds, reasons = (", ".join(f"'{each}'" for each in sorted(of)) for of in (_KINDS, REASONS))
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["events"]}
     conditions = {
@@ -107,7 +107,7 @@ class NodeEvents:
     def __init__(self, api: Api, name: str) -> None:
         self._api, self._name = api, f"{name}{SUFFIX}"
         self.since: float | None = None
-        """From when on (Unix seconds, by the API server's clock) Events were written under the policy; None: there is none."""
+        """From when on (Unix seconds, by the API server's clock) Events were written under the policy; None: no policy."""
         self.state = ""
         """:data:`~spotwright.cluster.watched.WATCHED`, or why they do not count; empty before the first answer."""
 
@@ -121,7 +121,7 @@ class NodeEvents:
     async def ask(self) -> bool:
         """Ask for the policy and its binding. Returns whether Events count from now on that did not before.
 
-        Where nobody answers it stays as it was. The log says each change once.
+        Without an answer it stays as it was. The log says each change once.
         """
         try:
             found = [await self._api.get_or_none(f"{path}/{self._name}") for path in (_POLICY, _BINDING)]
@@ -134,9 +134,9 @@ class NodeEvents:
         policy, binding = found
         spec = mapping((binding or {}).get("spec"))
         if policy is None or spec.get("policyName") != self._name:
-            return self._note(None, f"there is no ValidatingAdmissionPolicy {self._name} with a binding")
+            return self._note(None, f"no ValidatingAdmissionPolicy {self._name} with a binding")
         if "Deny" not in (spec.get("validationActions") or ()):
-            return self._note(None, f"the binding of the ValidatingAdmissionPolicy {self._name} denies nothing")
+            return self._note(None, f"the binding of the ValidatingAdmissionPolicy {self._name} does not deny")
         made = (seconds(metadata(each or {}).get("creationTimestamp")) or 0.0 for each in found)
         return self._note(max(made) + SPREADS, WATCHED)
 

@@ -1,8 +1,8 @@
 """The shapes of objects as API servers send them: of what all objects have, and of pods.
 
 An API server decodes an object into its own types before it asks a webhook, so code that decides reads these fields without a
-look at their types. Yet any pod of the cluster can send a review of its own to the webhook's port: an object of another shape is
-found here, once, before anything is decided. Kinds that are no pods are read with care where they are placed, because the
+look at their types. Yet any pod of the cluster can send a review to the webhook's port: an object of another shape is
+found here, once, before anything is decided. Other kinds than pods are read with care where they are placed, because the
 schemas of some of them are open.
 """
 

@@ -1,8 +1,8 @@
 """Compares what the cluster shows of a workload with what its journal has, and records the difference.
 
-Every look begins with the whole picture, so a look may be lost (kill -9, a full disk) or happen twice: the journal tells by the
+Every look begins with the whole picture, so a look may be lost (kill -9, a full disk) or happen twice: the journal says by the
 keys of attempts what it has already. Times are those that Kubernetes wrote, moved only where its clocks contradict each other: an
-attempt never ends before it began, and nothing happens in the future.
+attempt never ends before it began, and no event lies in the future.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class PodReconciler:
     """Records one workload. ``now`` is the API server's clock.
 
     ``order_limit`` is in seconds: an attempt for which nodes were on their way for so long waits for none that are ordered later.
-    ``admission`` finds what was decided of a pod: nobody believes what it says of itself. ``config`` is that of its namespace
-    now, for what should have been placed. ``unseen`` are pods that came and went while nobody recorded, in the order of their
+    ``admission`` finds the decision about a pod, whose annotations are untrusted. ``config`` is its namespace's configuration
+    now, for what should have been placed. ``unseen`` are pods that came and went unrecorded, in the order of their
     numbers.
     """
 
@@ -176,9 +176,7 @@ class PodReconciler:
         self._outcome, self._how_ended = _end_of(root, self._state)
         self._was_cancelled = self._state.cancelling
         if self._view.is_going(str(self._state.meta.arguments.get("namespace", ""))):
-            self._how_ended = (
-                "its namespace was deleted"  # a Job calls it a failure of its own that its pods are deleted
-            )
+            self._how_ended = "its namespace was deleted"  # a Job calls the deletion of its pods its own failure
         if self._how_ended and root is not None and not self._run.is_over:
             self._cancel()
         for seen in sorted(pods, key=_made_first):
@@ -251,7 +249,7 @@ class PodReconciler:
             self._note_metrics(seen)
 
     def _adopt_unseen(self, task: str = "", before: float = math.inf, at: float | None = None) -> None:
-        """Add the attempts of a task whose pods nobody recorded, with numbers below this one; of all tasks without one."""
+        """Add the attempts of a task whose pods were not recorded, with numbers below this one; of all tasks without one."""
         due = [one for one in self._unseen if task in ("", one.task) and one.number < before]
         for one in due:
             self._unseen.remove(one)
@@ -313,7 +311,7 @@ class PodReconciler:
         return f"{name.path}-{name.slots - 1}"
 
     def _rung(self, admission: Admission | None, path: str, template: str) -> tuple[int, tuple[str, ...]]:
-        """The rung that the pod was admitted for; without a webhook the one that was decided, which nothing enforces."""
+        """The rung that the pod was admitted for; without a webhook the decided one, which is not enforced."""
         planned = self._state.plan.instance(template, path)
         rungs, rung = planned.ladder.rungs, expected_rung(self._state.tasks.get(path), planned)
         if admission is not None and admission.pools:
@@ -347,7 +345,7 @@ class PodReconciler:
         )
 
     def _name_stranger(self, node: str, pool: NodePool) -> None:
-        """Say once in a run that a node fits no pool of the configuration, where the configuration tells its pools' labels."""
+        """Say once in a run that a node fits no pool of the configuration, if the configuration gives its pools' labels."""
         if pool.is_configured or not any(providers.labels(each) for each in self._state.plan.config.pools.values()):
             return
         begin = "fits no pool of the configuration by its labels"
@@ -365,7 +363,7 @@ class PodReconciler:
             self._run.add(NoteAdded(self._now, text=f"{begin} {recorded.node} reports again: {ran_on}"))
 
     def _note_refusal(self, seen: SeenPod, admission: Admission) -> None:
-        """Say once which budget is spent. The pod is no attempt: nothing of the user's runs in it, and it spends no budget."""
+        """Say once which budget is spent. The pod is not an attempt: it runs no user code and spends no budget."""
         path = task_name(seen.pod, seen.owners).path
         text = f"attempt {admission.number} of {path}{_REFUSAL}{admission.why}"
         if text not in self._state.notes:
@@ -397,7 +395,7 @@ class PodReconciler:
             self._run.add(AttemptWaits(at, task.path, recorded.number, why=str(waits)))
 
     def _told(self, seen: SeenPod, recorded: AttemptState, waits: PodWaits) -> PodWaits:
-        """What the autoscalers say of a pod that is unschedulable; the scheduler's word if they say nothing that counts."""
+        """What the autoscalers say of a pod that is unschedulable; the scheduler's status if they have no relevant one."""
         pools = self._state.plan.described
         told = self._view.words.of(seen.pod, recorded.pools, pools, self._now)
         if told is None:
@@ -405,13 +403,11 @@ class PodReconciler:
         if told.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit:
             goes_on = any(not node_pool_of(pools[name]) for name in recorded.pools if name in pools)
             if not (recorded.is_open and goes_on):  # the cluster autoscaler gives an order up, and takes the next pool
-                return PodWaits(
-                    NEVER_COMES, f"{told.words} for {format_duration(self._order_limit)}, and none has come"
-                )
+                return PodWaits(NEVER_COMES, f"{told.words} for {format_duration(self._order_limit)} without success")
         return waits._replace(kind=told.kind) if told.kind == ORDERS_UNKNOWN else told
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
-        """Take the retries of a task into the plan, where its controller's objects tell them only now."""
+        """Take the retries of a task into the plan, if its controller's objects show them only now."""
         spec = task.plan.spec
         is_known = spec.retry is not None and "errors.retries" in spec.retry.values
         if not is_known and not has_policy(spec.labels, spec.annotations):
@@ -429,7 +425,7 @@ class PodReconciler:
         if signals.cancelled and self._how_ended:
             self._cancel()
         began_at = started_at(seen.pod) if recorded.is_held_up and attempt.is_known else None
-        if began_at is not None:  # nobody saw it run
+        if began_at is not None:  # it was never seen running
             began_at = min(max(self._past(began_at), recorded.bound_at or 0.0), at)
             self._run.add(AttemptWaits(began_at, task.path, recorded.number, why=""))
         progress = signals.progress
@@ -449,10 +445,10 @@ class PodReconciler:
             self._note_told_success(task, recorded)
 
     def _note_told_success(self, task: TaskState, recorded: AttemptState) -> None:
-        """Say that a success is the controller's word alone: the code exited with 0 because it was told to stop."""
+        """Note a success that only the controller reports: the code exited with 0 because it was asked to stop."""
         kind = self._state.meta.orchestrator or "controller"
-        how = f"exited with 0 after it was told to stop, which its {kind} counts as done"
-        text = f"attempt {recorded.number} of {task.path} {how}; nothing says whether work was left: {_END_WITH_143}"
+        how = f"exited with 0 after SIGTERM, which its {kind} counts as done"
+        text = f"attempt {recorded.number} of {task.path} {how}; unknown whether work was left: {_END_WITH_143}"
         self._run.add(NoteAdded(self._now, text=text))
 
     def _when_ended(self, seen: SeenPod, recorded: AttemptState, attempt: PodAttempt) -> End:
@@ -487,7 +483,7 @@ class PodReconciler:
         began_at: float | None = None,
         restarted_at: float | None = None,
     ) -> End:
-        """The end of an attempt that no kubelet has told."""
+        """The end of an attempt that no kubelet reported."""
         begun, node = recorded.bound_at or recorded.placed_at, recorded.node or ""
         proofs = {
             "its start": began_at,
@@ -518,7 +514,7 @@ class PodReconciler:
         return signals_of(last, notice=notice, restart=restart, spot=None if pool is None else pool.is_spot)
 
     def _close(self, ended: AttemptEnded) -> None:
-        """Record an end and its cause. The task's next attempt may be there already; then nothing is left to decide."""
+        """Record an end and its cause. If the task's next attempt exists already, no decision is left."""
         task = self._state.tasks[ended.task]
         if ended.attempt < task.last.number:
             following = task.attempts[ended.attempt]
@@ -533,7 +529,7 @@ class PodReconciler:
     def _honest(self, task: TaskState, decision: Event) -> Event:
         """The decision, with other words where it is not ours.
 
-        A suspended workload goes on when its user lets it; and where nobody said how many retries a task has, its last error
+        A suspended workload goes on when its user lets it; if the retries of a task are unknown, its last error
         ends it by our count alone.
         """
         if isinstance(decision, AttemptDecided) and decision.cause is Cause.CANCELLED and not self._state.cancelling:
@@ -553,7 +549,7 @@ class PodReconciler:
         return decision.replaced(then=FollowUp.RETRY, rung=task.last.rung, following=following)
 
     def _judge(self, ended: AttemptEnded, then: FollowUp, following: str) -> None:
-        """Record an end with its cause, and what follows where that is no decision of ours."""
+        """Record an end with its cause, and what follows if another component decides it."""
         self._run.add(ended)
         signals = ended.signals
         if signals.outputs_complete is None:
@@ -575,7 +571,7 @@ class PodReconciler:
         self._run.add(_with_pools(task, decided))
 
     def _end_forgotten(self, keys: set[str]) -> None:
-        """End attempts whose pods are gone, and whose end nobody saw: at the last proof that they ran."""
+        """End attempts whose pods are gone and whose end was not seen: at the last proof that they ran."""
         for key, (task, recorded) in list(self._known.items()):
             if recorded.is_live and key not in keys:
                 signals = Signals(heard=False, message=_FORGOTTEN)
@@ -637,7 +633,7 @@ class PodReconciler:
         return self._view.notice(name) if node.noticed_at is None else None
 
     def _notice(self, recorded: AttemptState, ended_at: float) -> Notice | None:
-        """The notice of an attempt, if it was told one before its end: also one whose signs have left the node since."""
+        """The notice of an attempt, if it got one before its end: also one whose signs have left the node since."""
         if recorded.node is None or recorded.noticed_at is None:
             return None
         told = self._view.told(recorded.node)
@@ -680,7 +676,7 @@ class PodReconciler:
             self._run.add(RunFinished(self._ends_at(outcome), status=outcome.status, why=self._why(outcome, root)))
 
     def _without_word(self) -> Outcome:
-        """The end of an object that is gone: as its last state says, else, where nobody saw that, as its tasks do.
+        """The end of an object that is gone: as its last state says, or if that was not seen, as its tasks do.
 
         A Job whose tasks have all succeeded may be deleted before it says so. What would have made more pods did not end well.
         """
@@ -716,7 +712,7 @@ class PodReconciler:
                 self._end_task(task, is_good=step.is_good, words=step.message)
 
     def _settle(self, outcome: Outcome) -> None:
-        """End the tasks that wait for another attempt: there is none in a run that is over."""
+        """End the tasks that wait for another attempt, which a finished run will not have."""
         if outcome.status is RunStatus.CANCELLED:
             self._cancel()  # the end of the run ends them
             return
@@ -737,7 +733,7 @@ class PodReconciler:
             )
 
     def _why(self, outcome: Outcome, root: Mapping[str, Any] | None) -> str:
-        """Why the run failed: its first failed task, where its object names only a child, an exit code of ours, or nothing."""
+        """Why the run failed: its first failed task, if its object names no reason, or only a child or an exit code of ours."""
         was_refused = any(_REFUSAL in note for note in self._state.notes)
         names_none = run_kind({"kind": self._state.meta.orchestrator}).retry is Retry.STEP or was_refused
         if outcome.status is not RunStatus.FAILED or not names_none:
@@ -752,7 +748,7 @@ class PodReconciler:
             self._run.add(CancelRequested(self._now))
 
     def _past(self, at: float | None) -> float:
-        """A time that Kubernetes wrote, or now. A clock that is wrong puts nothing before the run's start or into the future."""
+        """A time that Kubernetes wrote, or now. A wrong clock cannot put it before the run's start or into the future."""
         return self._now if at is None else min(max(at, self._state.started_at), self._now)
 
 

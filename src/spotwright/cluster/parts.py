@@ -15,8 +15,8 @@ _POLL = 0.05  # seconds
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds that streams of their own bring about."""
-    while not condition():  # noqa: ASYNC110  # nobody says when
+    """Wait until a condition holds that other streams bring about."""
+    while not condition():  # noqa: ASYNC110  # no event says when
         await asyncio.sleep(_POLL)
 
 
@@ -34,7 +34,7 @@ async def until_one_ends(parts: Iterable[Awaitable[None]]) -> None:
 
 
 async def in_own_thread(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run ``work()`` on an event loop of its own in a thread of its own. Cancelled, it is cancelled there and waited for.
+    """Run ``work()`` on a separate event loop in a separate thread. Cancelled, it is cancelled there and waited for.
 
     What it raises comes out here.
     """

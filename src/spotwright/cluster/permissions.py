@@ -1,8 +1,8 @@
 """The rights of webhook and recorder on Kubernetes' API, with reasons; ``scripts/make_chart.py`` writes them into the chart.
 
-Each process has an account of its own: whoever takes over the webhook, whose port is open to the network, can neither end pods
+Each process has its own account: whoever takes over the webhook, whose port is open to the network, can neither end pods
 nor read their logs, and the recorder cannot change the webhook's registration. No right is on Secrets, and none lets a process
-grant rights, or act as somebody else.
+grant rights, or impersonate others.
 
 The default is a list of namespaces: a Role in each of them, and a ClusterRole with what has no namespace. Where all labelled
 namespaces are served, the rights of :data:`SERVED` are in the ClusterRole too.
@@ -79,7 +79,7 @@ class Right:
 
 
 def rules(rights: Sequence[Right], process: str) -> list[dict[str, Any]]:
-    """The rules of a Role with those of these rights that a process has."""
+    """The rules of a Role with a process's share of these rights."""
     return [right.rule() for right in rights if process in right.processes]
 
 
@@ -115,7 +115,7 @@ SERVED: tuple[Right, ...] = (
         "",
         ("pods/status",),
         ("patch",),
-        "such a pod has failed: otherwise its Job waits for the word of its node",
+        "such a pod has failed: otherwise its Job waits for the status of its node",
     ),
     Right(_RECORDER, "", ("pods/eviction",), ("create",), "a pod that waits for a node in vain is evicted"),
     Right(_RECORDER, "", ("pods/log",), ("get",), "the logs of attempts are kept"),
@@ -130,7 +130,7 @@ SERVED: tuple[Right, ...] = (
         ("get", "create", "patch"),
         "the numbers of attempts, what was decided of each pod, and which runs were deleted early",
     ),
-    Right(_RECORDER, _RECORDS, ("spotcounters",), ("list",), "which pods came and went while nobody recorded"),
+    Right(_RECORDER, _RECORDS, ("spotcounters",), ("list",), "which pods came and went unrecorded"),
     Right(
         _WEBHOOK,
         "",
@@ -159,7 +159,7 @@ LIBRARY: tuple[Right, ...] = (
         "",
         ("configmaps",),
         ("create",),
-        "the checkpoint library for pods, where the chart is told to make it",
+        "the checkpoint library for pods, where the chart is set to make it",
     ),
 )
 """In each namespace that is served, with ``checkpoints.library`` alone."""
@@ -170,7 +170,7 @@ CLAIMS: tuple[Right, ...] = (
         "",
         ("persistentvolumeclaims",),
         ("create",),
-        "the claims that policies name, where the chart is told to make them",
+        "the claims that policies name, where the chart is set to make them",
     ),
 )
 """In each namespace that is served, with ``checkpoints.claimSize`` alone."""
@@ -269,8 +269,8 @@ REGISTRATION: tuple[Right, ...] = (
         "admissionregistration.k8s.io",
         ("mutatingwebhookconfigurations",),
         ("get", "patch"),
-        "the authority of its own certificate is written there",
+        "the authority of the process's certificate is written there",
         (LEASE,),
     ),
 )
-"""On the chart's registration of the webhook. With a certificate that somebody else makes there is no such right."""
+"""On the chart's registration of the webhook. Absent with a certificate from elsewhere."""

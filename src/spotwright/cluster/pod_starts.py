@@ -22,7 +22,7 @@ __all__ = ["PodStarts", "why_not_started"]
 
 
 def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
-    """What holds up a pod on its node, in a sentence; empty if nothing does.
+    """What holds up a pod on its node, in a sentence, or empty.
 
     What the kubelet said before newer events is over.
     """
@@ -43,11 +43,11 @@ def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]])
 
 
 _ROUND = 3.0  # seconds between two looks for pods that do not start
-_PATIENCE = 10.0  # seconds in which a pod may start before anybody asks why it does not
+_PATIENCE = 10.0  # seconds in which a pod may start before asking why it does not
 _AGAIN = 20.0  # seconds until the events of a pod are read again
 _AT_ONCE = 10  # pods whose events are read in one round
 _REFUSED = 300.0  # seconds until events are asked for again in a namespace that refused them
-_MOST_EVENTS = "200"  # of one pod: whoever may write in its namespace can write more
+_MOST_EVENTS = "200"  # of one pod: tenants can write more
 _LONGEST = 500  # characters of a reason that are kept
 
 _LOG = logging.getLogger(__name__)
@@ -63,16 +63,16 @@ class _View(Protocol):
         """The pods that have a node and have not started there."""
 
     def hold_up(self, pod: Mapping[str, Any], waits: PodWaits) -> bool:
-        """Note what holds up a pod, or that nothing does any more. Returns whether that is news."""
+        """Note what holds up a pod, if anything. Returns whether that changed."""
 
 
 class PodStarts:
-    """Asks why pods do not start on their nodes, and tells it to the view."""
+    """Asks why pods do not start on their nodes, and reports it to the view."""
 
     def __init__(self, api: Api, view: _View) -> None:
         self._api, self._view = api, view
         self._due: dict[str, float] = {}  # pod UID -> when its events are read next, by the API server's clock
-        self._refused: dict[str, float] = {}  # namespace -> until when nobody asks there
+        self._refused: dict[str, float] = {}  # namespace -> no requests there until then
 
     async def run(self, look_at: Callable[[Iterable[str]], None]) -> None:
         """Work until cancelled. ``look_at`` lets the watcher look at pods again, by their UIDs."""

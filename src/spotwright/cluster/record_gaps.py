@@ -1,4 +1,4 @@
-"""What is left of a run of which somebody has deleted objects: the events that fit, and what stands for those that are gone.
+"""What is left of a run with deleted objects: the events that fit, and stand-ins for the deleted ones.
 
 An attempt whose object was deleted leaves its number: later ones have theirs, and budgets count it. So it is shown as lost. A
 task whose template was deleted has one without demands.
@@ -20,7 +20,7 @@ __all__ = ["events_that_fit", "note_of_gap"]
 
 
 _WHY = "what was recorded of this attempt was deleted by somebody"
-_MOST = 1_000  # attempts in one gap: an event that somebody has written by hand must not fill the memory
+_MOST = 1_000  # attempts in one gap: a handwritten event must not fill the memory
 
 
 def note_of_gap(at: float, count: int) -> NoteAdded:

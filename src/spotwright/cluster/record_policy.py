@@ -1,12 +1,12 @@
-"""The policy by which the API server lets nobody but the controller write its records, whatever roles allow.
+"""The policy by which the API server lets only the controller write its records, whatever roles allow.
 
 The recorder writes all of them; the webhook, whose port is open to the network, writes the numbers of attempts alone.
 
 Roles cannot do that: who may give out roles in a namespace may give out rights on these kinds too. The collectors of Kubernetes
 may end records, which go with their namespace and with what owns them, and a named group may repair them by hand.
 
-Every release has such a policy for the namespaces that it serves. Pools have no namespace, so they are told apart by their label:
-a release leaves those of another one alone, whose own policy is about them, and no release makes any without the label.
+Every release has such a policy for the namespaces that it serves. Pools have no namespace, so their label distinguishes them:
+a release leaves those of another one alone, which has its own policy for them, and no release makes any without the label.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COLLECTORS = (
 
 
 def policy_spec(home: str = HOME, release: str = RELEASE, group: str = GROUP) -> dict[str, Any]:
-    """What the policy is about: its constraints and conditions. Whatever they match is refused; an empty group is nobody's."""
+    """The policy's constraints and conditions; it refuses matching requests. An empty group has no members."""
     rule = {
         "apiGroups": ["spotwright.dev"],
         "apiVersions": ["*"],

@@ -1,10 +1,10 @@
 """What the records of each namespace take in the Kubernetes API, so that no tenant fills etcd with them.
 
-etcd has 2 GiB unless it is told otherwise, for the whole cluster, and refuses every write when they are full:
+etcd has 2 GiB by default, for the whole cluster, and refuses every write when they are full:
 https://etcd.io/docs/latest/op-guide/maintenance/#space-quota. So records of runs that go on count as those of runs that have
 ended. Ended runs give way first (:mod:`spotwright.cluster.retention`); runs that go on may take a part of the share, and the
 recording of the largest is cut where they take more (:mod:`spotwright.cluster.run_store`). Between two looks at what has ended
-a namespace may exceed its share; one that has taken twice as much is set aside.
+a namespace may exceed its share; at twice its share it is set aside.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Shares:
         if self.live.total() > self.of_all * _GOING_ON:
             return (
                 namespace,
-                f"all runs that go on take nearly all of {self.why_all}, and those of its namespace the most",
+                f"active runs use nearly all of {self.why_all}, this namespace's the most",
             )
         return None
 

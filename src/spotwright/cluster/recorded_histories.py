@@ -37,7 +37,7 @@ _MISSING = 404  # the status of a kind that is not installed
 
 
 _Workload = tuple[str, str]
-"""A workload: its namespace and its UID. Who writes a UID into a namespace of their own says nothing of other namespaces."""
+"""A workload: its namespace and its UID. A UID written into one namespace cannot affect another."""
 
 
 class _History:
@@ -78,7 +78,7 @@ class RecordedHistories:
         self._api, self._plan, self._namespaces = api, plan, namespaces
         self._runs = self._mirror(RUN)
         self._parts = [self._mirror(kind) for kind in _PARTS]
-        self._again = asyncio.Event()  # what was folded of a run does not count: everything is to be told anew
+        self._again = asyncio.Event()  # the folded state of a run is void: replay everything
         self._known: dict[_Workload, _History] = {}
         self._orphans: Counter[str] = Counter()  # objects that wait for their SpotRun, by namespace
         self._ended: OrderedDict[_Workload, None] = OrderedDict()
@@ -93,7 +93,7 @@ class RecordedHistories:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that is recorded was seen. Where the kinds are not installed nothing is."""
+        """Whether all that is recorded was seen. False if the kinds are not installed."""
         return all(_is_known(each) for each in (self._runs, *self._parts))
 
     @property
@@ -102,11 +102,11 @@ class RecordedHistories:
         return next((each.problem for each in (self._runs, *self._parts) if each.problem), "")
 
     async def follow(self) -> None:
-        """Follow until cancelled: first the runs, so that of those which have ended nothing more is read."""
+        """Follow until cancelled: first the runs, so that ended ones are not read further."""
         async with asyncio.TaskGroup() as group:
             runs = group.create_task(self._follow(RUN, self._runs))
             while True:
-                while not _is_known(self._runs):  # noqa: ASYNC110  # a stream of its own sets it
+                while not _is_known(self._runs):  # noqa: ASYNC110  # another stream sets it
                     await asyncio.sleep(_LOOK)
                 parts = [
                     group.create_task(self._follow(kind, each)) for kind, each in zip(_PARTS, self._parts, strict=True)
@@ -183,7 +183,7 @@ class RecordedHistories:
             self._orphans[uid[0]] -= len(known.waiting)
 
     def of(self, root: Mapping[str, Any]) -> RunState:
-        """What is recorded of a workload now; empty if nothing is. Raises :class:`StateError`."""
+        """What is recorded of a workload now, or empty. Raises :class:`StateError`."""
         uid = str(metadata(root).get("namespace", "")), uid_of(root)
         with self._lock:
             if uid in self._ended:

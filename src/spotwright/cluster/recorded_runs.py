@@ -1,7 +1,7 @@
 """The runs that a controller has recorded in the Kubernetes API, read with the caller's own login and rights.
 
 The controller is asked for whole logs and archived runs alone, which it reads from its store. What the caller may not read is
-said as not known: who may read nothing of a pool is not told that none is left out.
+reported as unknown: without access to the pools, the answer is not "no pool is unavailable".
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = ["RecordedPruning", "RecordedRuns", "archive_note", "open_runs"]
 
 _TAKEOVER = 30.0  # seconds in which another replica takes a Lease that has run out, at most
 _LISTED = 100  # archived runs whose lines are read, the newest
-_KNOWN = 5.0  # seconds for which it is known that somebody records
+_KNOWN = 5.0  # seconds for which "a recorder runs" stays known
 _NOT_THERE, _ANOTHER = 404, 409  # statuses of what is not there, and of another object that has its name by now
 
 
@@ -78,8 +78,8 @@ def require_kinds(kubernetes: Kubernetes) -> None:
 def open_runs(kubernetes: Kubernetes, controller: str = "", *, tries: int | None = None) -> Iterator[RecordedRuns]:
     """The runs that are recorded in a cluster.
 
-    ``controller`` names it, as :func:`~spotwright.cluster.log_client.find_controller` takes it. ``tries`` are those of a request
-    to it. Raises :class:`InputError`.
+    ``controller`` names it, as :func:`~spotwright.cluster.log_client.find_controller` takes it. ``tries`` bounds the tries of a
+    request to it. Raises :class:`InputError`.
     """
     require_kinds(kubernetes)
     runs = RecordedRuns(kubernetes, controller, TRIES if tries is None else tries)
@@ -94,7 +94,7 @@ class _Forbidden(InputError):
 
 
 class RecordedRuns:
-    """The runs that the caller may read. ``controller`` names the controller, which is asked for nothing but logs."""
+    """The runs that the caller may read. ``controller`` names the controller, which is only asked for logs."""
 
     def __init__(self, kubernetes: Kubernetes, controller: str = "", tries: int = TRIES) -> None:
         self._kubernetes, self._named, self._tries = kubernetes, controller, tries
@@ -148,7 +148,7 @@ class RecordedRuns:
     def look_at_pools(self, namespaces: Collection[str] | None = None) -> list[dict[str, Any]]:
         """The pools that new attempts pass over now, each with ``until``, ``since`` and ``times`` in a row.
 
-        ``namespaces`` are those whose names for pools are told; None: all. ``pool`` is empty where none of them has found it.
+        ``namespaces`` limits whose names for pools are listed; None: all. ``pool`` is empty where none of them has found it.
         """
         try:
             found = findings_in(ApiRun(self._kubernetes.get, "", "all").listed(KIND, {}))
@@ -195,9 +195,11 @@ class RecordedRuns:
                 return {"unknown": right}
             if error.status != _NOT_THERE:
                 raise InputError(f"context {self._kubernetes.context}: {error}") from error
-            return {"unknown": f"there is no controller in namespace {home}: name its namespace with --controller"}
+            return {"unknown": f"no controller in namespace {home}; name its namespace with --controller"}
         if not text:
-            return {"unknown": f"ConfigMap {CONFIG_MAP} in namespace {home} says nothing of it: does the recorder run?"}
+            return {
+                "unknown": f"ConfigMap {CONFIG_MAP} in namespace {home} has no entry for it; check that the recorder runs"
+            }
         watched = watched_of(text, path)
         return {"kinds": dict(watched.kinds), "is_served": namespace in watched.namespaces, "unknown": ""}
 
@@ -207,7 +209,7 @@ class RecordedRuns:
         return "" if "://" in self._named else self._named or NAMESPACE
 
     def _is_recorded(self, recorder: tuple[str, str] | None) -> bool:
-        """Whether somebody records now, as far as the caller may know it: else it is taken for granted.
+        """Whether a recorder runs now, as far as the caller may read it; assumed otherwise.
 
         ``recorder`` is the Lease of who has recorded a run, as the run says; None: it does not, and the chart's is looked at.
         """
@@ -222,7 +224,7 @@ class RecordedRuns:
         return is_recorded
 
     def _has_lease(self, home: str, name: str) -> bool:
-        """Whether a Lease was renewed in time; true where there is none to see."""
+        """Whether a Lease was renewed in time; true if it may not be read."""
         try:
             found = self._kubernetes.get(lease_path(quote(home, safe=""), quote(name, safe="")))
         except ApiFailed:
@@ -439,7 +441,7 @@ class RecordedPruning:
         try:
             self._runs.delete_archive(archive)
         except UnknownRun:
-            return ""  # somebody else has deleted it
+            return ""  # already deleted
         except SpotwrightError as error:
             return f"archived run {archive.run} stays: {error}"
         return ""

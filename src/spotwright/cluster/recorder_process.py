@@ -140,7 +140,7 @@ class Recorder:
         lease = KubernetesLease(api, self._settings.home, self._settings.name)
         self.has_begun = True
         while True:
-            idle = asyncio.ensure_future(self.health.beat())  # while nothing is recorded, that is well
+            idle = asyncio.ensure_future(self.health.beat())  # idle is healthy
 
             async def record(epoch: int, idle: asyncio.Future[None] = idle) -> None:
                 _LOG.info("this replica records now, epoch %d", epoch)
@@ -161,7 +161,7 @@ class Recorder:
             except SpotwrightError as error:
                 _LOG.error("recording failed: %s", error)  # one line, no traceback
                 await self._wait()
-            except Exception:  # noqa: BLE001  # a defect, or an object of somebody who looks for one
+            except Exception:  # noqa: BLE001  # a defect, or a hostile object
                 _LOG.exception("recording failed")
                 await self._wait()
             finally:
@@ -184,15 +184,15 @@ class Recorder:
         beating.cancel()
 
     async def _record(self, lease: KubernetesLease) -> None:
-        """Record until cancelled, on the event loop of a thread of its own."""
+        """Record until cancelled, on the event loop of its own thread."""
         settings, tally = self._settings, self.tally
         cluster = find_cluster(settings.context, kubeconfig=settings.kubeconfig)
-        api = Api(connect(cluster, many_streams=True))  # each listed namespace has streams of its own
+        api = Api(connect(cluster, many_streams=True))  # each listed namespace has its own streams
         kubernetes = Kubernetes(settings.context, settings.kubeconfig)
         configurations = Configurations(settings.home)
         config_maps = ConfigMaps(api, configurations, None, settings.namespaces)
         events = EventWriter(api)
-        aside = AsideEvents(events, "nothing that happens there is recorded until then")
+        aside = AsideEvents(events, "its events are not recorded until then")
         self._costs = costs = NamespaceCosts(LOOK, on_set_aside=aside.heard)
         unplaced, unread = Unplaced(events, api.now, tally), UnreadKinds(events, settings.home, tally)
         troubles, defects = Troubles(events, settings.home), Defects(events, api.now, tally)
@@ -221,7 +221,7 @@ class Recorder:
         def heard_of_problem(problem: str) -> None:
             tally.problem = problem
             if problem:
-                troubles.heard(f"nothing is recorded until it can be written: {problem}", "NotRecorded")
+                troubles.heard(f"recording waits until it can be written: {problem}", "NotRecorded")
 
         async def watch() -> None:
             place = await self._place(api, require, troubles)

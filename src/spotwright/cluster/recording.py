@@ -62,7 +62,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     ``namespaces`` are those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved
     and what waits. ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its
     node. ``costs`` are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools, and
-    what is left out; without it nobody else knows that. ``name`` is that of the registration. ``on_kinds`` hears by kind of what
+    what is left out; without it they are not shown. ``name`` is that of the registration. ``on_kinds`` hears by kind of what
     is watched, or why it is not, whenever that has changed, and ``on_watched`` of all that is watched.
     ``retention`` deletes records. ``on_problem`` hears why nothing can be recorded now, and an empty text once it can.
     ``on_defect`` hears of each workload that is set aside because of a defect.
@@ -153,7 +153,7 @@ def _tell(listeners: Iterable[Callable[[_T], None]], news: _T) -> None:
 
 
 def _unsaid(_found: Findings) -> None:
-    """Nobody else asks what was found of pools."""
+    """Drop what was found of pools: there is no other reader."""
 
 
 def without_pools() -> Config:

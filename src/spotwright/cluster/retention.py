@@ -2,10 +2,10 @@
 
 They go after a week, and earlier where a namespace has more than its share, or all have more than fits
 (:mod:`spotwright.cluster.record_shares`): always the oldest of whoever has the most. Where the namespace that has the most has no
-ended run any more, the recording of its largest one is cut, and nobody else pays for it.
+ended run any more, the recording of its largest one is cut, at no other namespace's cost.
 
 Where a store keeps logs, a run is archived there first (:mod:`spotwright.cluster.run_archives`). One that cannot be archived
-stays as long as its namespace has room; then it is deleted all the same, and its namespace is told.
+stays as long as its namespace has room; then it is deleted all the same, and its namespace gets an Event.
 
 A workload may outlive its record: a Job stays in the cluster after its end. A recorder that starts would record it once more. So
 before records are deleted early, an object of their namespace says until when the runs had ended that went. What ended before and
@@ -83,7 +83,7 @@ def to_delete(
     uncut: Collection[str] = (),
     waiting: Collection[KeptRecord] = (),
 ) -> Going:
-    """The records that go at a moment. ``uncut`` are namespaces of which nothing can be cut: then the next largest pays.
+    """The records that go at a moment. ``uncut`` are namespaces that cannot be cut: then the next largest pays.
 
     ``waiting`` are those that cannot be archived: they go for want of room alone.
     """
@@ -99,7 +99,7 @@ def to_delete(
         while kept.sizes[namespace] > of_one and namespace not in cut:
             if not kept.delete_oldest(namespace, why):
                 cut[namespace] = why
-    why = f"all records take more than {format_bytes(of_all)}, and those of its namespace the most of it"
+    why = f"all records take more than {format_bytes(of_all)}, this namespace's the most"
     while kept.sizes.total() > of_all:
         paying = [
             name for name, size in kept.sizes.most_common() if size and (name not in uncut or kept.has_ended(name))
@@ -142,7 +142,7 @@ class _Kept:
 
 
 class Retention:
-    """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` tells a namespace what it has lost.
+    """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` reports to a namespace what it has lost.
 
     ``shares`` is kept by the store too. ``of_attempt`` are the bytes that each attempt takes beside what is recorded: the end of
     its log. ``outcomes`` counts runs that were archived, that could not be, and that were deleted all the same.
@@ -161,18 +161,18 @@ class Retention:
         self._api, self._events, self._namespaces, self._of_attempt = api, events, namespaces, of_attempt
         self._outcomes = Counter[str]() if outcomes is None else outcomes
         self.archiver: Archiver | None = None
-        """Archives runs before they are deleted; None: nothing does."""
+        """Archives runs before they are deleted; None: no archive."""
         self.on_archived: Callable[[Archive], None] = lambda _: None
         self.shares = shares or Shares()
         self.cut: Callable[[str, str], bool] = lambda *_: False
         """Cuts the recording of the largest run of a namespace, for a reason; false: none of it goes on."""
-        self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first one that was not told, and how many
+        self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first unreported one, and how many
         self._told_at: dict[str, float] = {}  # by namespace: when it heard of a cut
         self._waiting: dict[KeptRecord, str] = {}  # what could not be archived at the last look, each with the reason
         self._until: dict[str, float] = {}  # what the objects say from which a recorder knows what was deleted
 
     def heard(self, run: WorkloadRun) -> None:
-        """Hear of a run whose recording was cut: its namespace is told soon."""
+        """Hear of a run whose recording was cut: its namespace gets an Event soon."""
         first, count = self._cuts.get(run.namespace, (f"run {run.folder.name}: {run.state.why}", 0))
         self._cuts[run.namespace] = first, count + 1
 
@@ -229,7 +229,7 @@ class Retention:
         return going
 
     async def look(self) -> None:
-        """Delete what has to go now, cut what goes on and takes too much, and tell of it. Raises :class:`ApiFailed`."""
+        """Delete the records that must go now, cut active runs that take too much, and report both. Raises :class:`ApiFailed`."""
         uncut: set[str] = set()
         for _ in range(_CUTS):
             self.shares.new.clear()
@@ -251,7 +251,7 @@ class Retention:
         await self.tell_cuts()
 
     def _untold(self, kept: Iterable[KeptRecord]) -> Iterator[KeptRecord]:
-        """What runs that go on have taken since their objects said how much it is."""
+        """The growth of active runs since their objects said how much it is."""
         told: Counter[str] = Counter()
         for one in kept:
             told[one.namespace] += one.size if one.ended_at is None else 0
@@ -304,7 +304,7 @@ class Retention:
                 asked = {"limit": str(_PAGE)} | ({"continue": following} if following else {})
                 try:
                     page = await self._api.get_page(records_path(RUN, namespace), asked)
-                except ApiFailed as error:  # nothing is deleted there; of others is
+                except ApiFailed as error:  # delete only in the other namespaces
                     _LOG.warning("%s", error)
                     break
                 for one in _records(page, self._of_attempt):

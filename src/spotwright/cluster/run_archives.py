@@ -50,7 +50,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Archive(NamedRun):
-    """The archive of a run, as its name tells it. ``uid`` is that of the SpotRun, ``ended_at`` in Unix seconds."""
+    """The archive of a run, by its name. ``uid`` is the SpotRun's, ``ended_at`` in Unix seconds."""
 
     uid: str = ""
     ended_at: int = 0
@@ -154,7 +154,7 @@ class _Owned(msgspec.Struct, frozen=True):
 
 
 class Archiver:
-    """Writes archives. ``owner`` tells those of this release from others.
+    """Writes archives. ``owner`` distinguishes this release's archives.
 
     ``away`` is why the store takes none: until it is emptied, none is tried.
     """

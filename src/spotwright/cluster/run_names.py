@@ -45,7 +45,7 @@ def named_run(found: Mapping[str, Any]) -> NamedRun | None:
     try:
         first = next((event for _, event in decoded((row.journal_row for row in rows_of(found)), name, str)), None)
     except SpotwrightError:
-        return None  # whoever names it is told that it is not found; lists say why
+        return None  # naming it gives "not found"; lists say why
     return _object_of(name, first)
 
 
@@ -85,4 +85,4 @@ def find_run(text: str, wanted: Sequence[Named], namespace: str = "") -> Named:
 def _not_found(text: str, wanted: Iterable[NamedRun], namespace: str) -> str:
     newest = ", ".join(run.run for run in list(wanted)[:3])
     where = f"namespace {namespace}" if namespace else "the namespaces that you may read"
-    return f"no run {text!r} in {where}: {f'the newest are {newest}' if newest else 'there are none yet'}"
+    return f"no run {text!r} in {where}: {f'the newest are {newest}' if newest else 'none exists yet'}"

@@ -1,13 +1,13 @@
 """The records of runs as objects of the Kubernetes API: how their events lie in them, and how a run is put together again.
 
-A run is a SpotRun with its plan and the events of no task, a SpotTask for each task that has events or a template of its own, and
+A run is a SpotRun with its plan and the events of no task, a SpotTask for each task that has events or its own template, and
 a SpotAttempt for each attempt. Each holds its part of the run's journal as lines of text, and further pages where that would
 exceed :data:`PAGE` bytes: the API server keeps no object above 1.5 MB (etcd's limit of a request), and each write sends a whole
 object to every watcher.
 
 Several objects cannot be written in one transaction, and a process that does not record any more may still have a write under
-way. So each line says which events were recorded together, and by which epoch. Whoever reads takes what was recorded together
-whole or not at all, in the order of its numbers, and nothing of an earlier epoch from the number on with which a later one began
+way. So each line says which events were recorded together, and by which epoch. Readers take what was recorded together
+whole or not at all, in the order of its numbers, and no line of an earlier epoch from the number on with which a later one began
 (:class:`RunRows`). So the order in which objects are written, listed or watched does not matter.
 """
 
@@ -84,7 +84,7 @@ PAGE = 48 << 10
 TAIL = 4 << 10
 """Bytes of the end of a log in the object of its attempt."""
 
-_LISTED_TOGETHER = 500  # objects in a page of those of many runs
+_LISTED_TOGETHER = 500  # objects in a page that lists many runs
 _FRESH = 60.0  # seconds for which they are believed
 _TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 _TOGETHER, _MOST_EVENTS = 10_000, 10_000_000  # events that were recorded together, and of a run
@@ -117,7 +117,7 @@ class StoredRow(NamedTuple):
         seq, first, last, epoch, at, kind, attempt, task = head.split(" ", 7)
         numbers = int(first), int(seq), int(last)
         if not 0 < numbers[0] <= numbers[1] <= numbers[2] <= min(numbers[0] + _TOGETHER, _MOST_EVENTS):
-            raise ValueError(f"the numbers {numbers} are none of events that were recorded together")
+            raise ValueError(f"the numbers {numbers} are not of events recorded together")
         return cls(int(seq), int(first), int(last), int(epoch), float(at), kind, int(attempt), json.loads(task), data)
 
     @property
@@ -167,7 +167,7 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[StoredRow]:
 
 
 class RunRows:
-    """The rows of one run, taken from its objects in any order, and given out in that of their numbers."""
+    """The rows of one run, taken from its objects in any order, and returned in the order of their numbers."""
 
     def __init__(self) -> None:
         self._rows: dict[int, StoredRow] = {}
@@ -261,7 +261,7 @@ _LONGEST_TASK = 40  # characters of a task in a name
 
 
 def object_name(run: str, home: Home, page: int = 1) -> str:
-    """The name of an object of a run: a DNS name that tells its task and attempt; equal ones are told apart by a digest."""
+    """The name of an object of a run: a DNS name with its task and attempt; a digest distinguishes equal ones."""
     if home.kind == RUN:
         return run if page == 1 else f"{run}.run.{page}"
     slug = _NAME.sub("-", home.task.lower())[:_LONGEST_TASK].strip("-")
@@ -284,7 +284,7 @@ def recorder_of(run: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def records_path(kind: str, namespace: str, name: str = "") -> str:
-    """The path of an object, or of all of a kind; those of all namespaces for an empty one."""
+    """The path of an object, or of all of a kind; of all namespaces if empty."""
     where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     named = f"/{quote(name, safe='')}" if name else ""
     return f"/apis/{API_VERSION}{where}/{kind.lower()}s{named}"

@@ -2,8 +2,8 @@
 
 A laptop has no API server: the engine there writes its journal itself, and no recorder watches it.
 
-The name of a run is the workload's namespace, name and the beginning of its UID, so whoever looks again after a crash finds the
-same run. Where another workload of that name has the same beginning, it is the whole UID: whoever makes and deletes one
+The name of a run is the workload's namespace, name and the beginning of its UID, so a new look after a crash finds the
+same run. Where another workload of that name has the same beginning, it is the whole UID: a maker who creates and deletes one
 name often enough has two such workloads.
 """
 
@@ -62,7 +62,7 @@ class Glance(NamedTuple):
 
 
 class RecordGone(StateError):
-    """What was recorded of a run is not there any more: somebody has deleted all of it."""
+    """All records of a run were deleted."""
 
 
 class TooLarge(SpotwrightError):
@@ -91,7 +91,7 @@ class RunRecord(Protocol):
 
     @property
     def epoch(self) -> int:
-        """How many times it has been opened by somebody who records; 0 before."""
+        """How many recorders have opened it; 0 before."""
 
     @property
     def size(self) -> int:
@@ -102,7 +102,7 @@ class RunRecord(Protocol):
         """The bytes that it takes there with all that stands beside its events."""
 
     def glance(self) -> Glance | None:
-        """What is known of it without reading all of it; None: nothing is recorded yet."""
+        """A summary without reading all of the run; None: no record yet."""
 
     def create(self, stored: StoredPlan) -> None:
         """Keep its plan. What a process that was killed has begun of it is finished."""
@@ -111,7 +111,7 @@ class RunRecord(Protocol):
         """The reader of all that is recorded."""
 
     def facts(self, kinds: Collection[str], since: float) -> Facts | None:
-        """The events of these kinds since a moment (Unix seconds); None where there are none."""
+        """The events of these kinds since a moment (Unix seconds), or None."""
 
     def open(self) -> bool:
         """Begin to record, with the next epoch. Returns whether events are recorded already."""
@@ -126,7 +126,7 @@ class RunRecord(Protocol):
         """Let people see with what is recorded next that this is not the whole run. ``reason`` is a word, ``why`` a sentence."""
 
     def close(self) -> None:
-        """Record nothing more. It may be opened again."""
+        """Stop recording. It may be opened again."""
 
 
 class RunRecords(Protocol):

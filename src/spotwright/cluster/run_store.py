@@ -76,7 +76,7 @@ class WorkloadRun:
     state: RunState
     pending: list[Event]
     require: Callable[[], None]  # raises Fenced once this process may not write any more
-    weighed: Callable[[WorkloadRun], None]  # tells the store that it has grown
+    weighed: Callable[[WorkloadRun], None]  # called after it has grown
     is_told: bool = True
     """Whether people see it as it is, where that stands beside its records."""
     size: int = 0
@@ -173,7 +173,7 @@ class RunStore:
     """The runs of all workloads that are watched, by UID. ``config_of`` gives the configuration for new runs of a namespace.
 
     ``require`` is called before each write, and raises :class:`Fenced` once another process records
-    (:meth:`spotwright.cluster.lease.KubernetesLease.require`). Without it the caller sees to it that there is no other.
+    (:meth:`spotwright.cluster.lease.KubernetesLease.require`). Without it the caller ensures a single recorder.
     ``shares`` counts what runs take where they are recorded.
     """
 
@@ -216,7 +216,7 @@ class RunStore:
                 raise
             except SpotwrightError as error:
                 yield f"run {record.folder.name} is not watched: {error}"
-            except Exception as error:  # noqa: BLE001  # a defect, or an object of somebody who looks for one: all others are recorded
+            except Exception as error:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
                 _LOG.exception("run %s is not watched, because of a defect in Spotwright", record.folder.name)
                 yield f"run {record.folder.name} is not watched: {error!r}"
 
@@ -233,11 +233,11 @@ class RunStore:
         return [(uid, run) for uid, run in self.runs.items() if run.namespace == namespace]
 
     def is_over(self, uid: str) -> bool:
-        """Whether the run of this workload has ended, as far as that is remembered; its folder tells for certain."""
+        """Whether the run of this workload has ended, as far as remembered; its folder has the certain answer."""
         return uid in self._over
 
     def has_ended(self, root: Mapping[str, Any]) -> bool:
-        """Whether the run of this workload has ended, by its records: whoever made it long ago may show it again."""
+        """Whether the run of this workload has ended, by its records: its maker may show an old one again."""
         uid = uid_of(root)
         if uid in self.runs:
             return False
@@ -268,7 +268,7 @@ class RunStore:
         """Begin the run of a workload. Records that a killed watcher had only begun are finished.
 
         ``namespace_uid`` is the UID of its namespace: who owns another namespace of that name later may not read the run.
-        Without it everybody may who may read that one.
+        Without it everyone who may read that one may.
         """
         self.require()
         record = self.records.of(root)
@@ -308,7 +308,7 @@ class RunStore:
             if size > NAMESPACE_LIMIT:
                 why = f"the records of its namespace need more than {format_bytes(NAMESPACE_LIMIT)} of memory"
             elif self._sizes.total() > LIMIT:
-                why = f"all records need more than {format_bytes(LIMIT)} of memory, and those of its namespace the most of it"
+                why = f"all records need more than {format_bytes(LIMIT)} of memory, this namespace's the most"
             else:
                 break
             self._cut_largest(namespace, why, now, lambda run: run.size)
@@ -321,9 +321,9 @@ class RunStore:
         return self._cut_largest(namespace, why, now, lambda run: run.stored)
 
     def _cut_largest(self, namespace: str, why: str, now: float, size: Callable[[WorkloadRun], int]) -> bool:
-        """Cut the recording of the largest run of a namespace that goes on; of equal ones the newest. False: there is none.
+        """Cut the recording of the largest run of a namespace that goes on; of equal ones the newest. False: no such run.
 
-        The run counts as stopped: it is in no memory any more, and its records may be deleted as those of one that has ended.
+        The run counts as stopped: it leaves the memory, and its records may be deleted like an ended run's.
         The workload goes on. One whose cut cannot be written is given up all the same, until it can be read again.
         """
         runs = [run for _, run in self.runs_of(namespace)]
@@ -373,7 +373,7 @@ class RunStore:
         self._drop(run)
 
     def close(self) -> None:
-        """Record nothing more. The runs go on with the next watcher."""
+        """Stop recording. The next watcher resumes the runs."""
         for run in self.runs.values():
             run.record.close()
         self.runs.clear()

@@ -2,7 +2,7 @@
 
 All groups are asked at once, and none for longer than a few seconds: an aggregated API server that is down or hangs must hold up
 neither the other kinds nor the pods. Where a group has a kind in other versions than those that are read here, its objects may be
-there and cannot be read, which is something else than a kind that nobody has installed.
+there and cannot be read, which differs from a kind that is not installed.
 
 Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api (``/apis/GROUP`` and ``/apis/GROUP/VERSION``).
 """
@@ -20,14 +20,14 @@ from spotwright.kube.object_fields import mappings, text
 __all__ = ["ANSWERS", "NOT_SERVED", "Found", "find_served"]
 
 NOT_SERVED = "the API server does not serve it"
-"""Why a kind is not read that nobody has installed."""
+"""Why a kind that is not installed is not read."""
 
 ANSWERS = 10.0
 """Seconds after which an answer about one group counts as not given."""
 
 
 class Found(NamedTuple):
-    """Whether a kind is served: ``why`` not, or empty. ``is_known``: the API server has said so; else nobody has answered."""
+    """Whether a kind is served: ``why`` not, or empty. ``is_known``: the API server has said so; else it has not answered."""
 
     why: str = ""
     is_known: bool = True

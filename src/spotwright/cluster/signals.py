@@ -95,7 +95,7 @@ def taints_of(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_spot(node: Mapping[str, Any]) -> bool | None:
-    """True for a spot node, False for an on-demand node, None if its labels and taints do not tell."""
+    """True for a spot node, False for an on-demand node, None if its labels and taints do not say."""
     labels = mapping(mapping(node.get("metadata")).get("labels"))
     return is_spot_node({name: text(value) for name, value in labels.items()}, taints_of(node))
 
@@ -131,10 +131,10 @@ class OwnersWord:
 def read_owners(
     owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], told_at: float | None, *, is_deleted: bool = False
 ) -> OwnersWord:
-    """Read the owners of a pod, nearest first. ``told_at``: when the pod was told to stop; later changes explain nothing.
+    """Read the owners of a pod, nearest first. ``told_at``: when the pod was asked to stop; later changes are irrelevant.
 
-    None: nobody has told it through the API. Argo stops a pod by a signal to its containers, so its word counts then as well.
-    ``is_deleted``: the pod was deleted, perhaps at a moment that nobody saw.
+    None: not through the API. Argo stops a pod by a signal to its containers, so its status counts then as well.
+    ``is_deleted``: the pod was deleted, perhaps at an unknown moment.
     """
     made_at = seconds(mapping(pod.get("metadata")).get("creationTimestamp"))
     stopped_at = told_at if told_at is not None or not is_deleted else made_at or 0.0
@@ -152,7 +152,7 @@ def read_owners(
 def _controller(
     owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], told_at: float | None, stopped_at: float | None
 ) -> OwnersWord:
-    """The word of a Job, JobSet or TrainJob: its conditions, its deletion, its suspension."""
+    """The status of a Job, JobSet or TrainJob: its conditions, its deletion, its suspension."""
     kind = text(owner.get("kind")) or "owner"
     for condition in mappings(mapping(owner.get("status")).get("conditions")):
         if condition.get("status") != "True" or not _was_before(condition.get("lastTransitionTime"), told_at):
@@ -177,7 +177,7 @@ def _deleted_at(owner: Mapping[str, Any]) -> Any:
 
 
 def _deleted(kind: str, above: Sequence[Mapping[str, Any]]) -> OwnersWord:
-    """A deleted owner was cancelled by its user, unless an owner of its own lives on and replaces it."""
+    """A deleted owner was cancelled by its user, unless its own owner lives on and replaces it."""
     for owner in above:
         if not is_gone(owner) and not _deleted_at(owner):
             if how := how_suspended(above, math.inf):
@@ -241,7 +241,7 @@ def _was_before(time: Any, told_at: float | None) -> bool:
 
 
 def _workflow(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> OwnersWord:
-    """The word of an Argo Workflow: whether it was stopped, and the message and phase of the pod's step."""
+    """The status of an Argo Workflow: whether it was stopped, and the message and phase of the pod's step."""
     node_id = text(mapping(mapping(pod.get("metadata")).get("annotations")).get(ARGO_NODE_ID))
     step = mapping(mapping(mapping(owner.get("status")).get("nodes")).get(node_id))
     message = text(step.get("message"))
@@ -251,14 +251,14 @@ def _workflow(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> OwnersWord:
 
 
 def how_cancelled(root: Mapping[str, Any]) -> str:
-    """How its user has ended a workload before its own end, as in ``its Job was deleted``; empty if nobody has."""
+    """How its user has ended a workload before its own end, as in ``its Job was deleted``; empty if not ended so."""
     if is_gone(root) or _deleted_at(root):
         return f"its {text(root.get('kind')) or 'owner'} was deleted"
     return how_shut_down(root)
 
 
 def how_shut_down(root: Mapping[str, Any]) -> str:
-    """How its user has ended a Workflow that stays, as in ``its Workflow was shut down``; empty if nobody has.
+    """How its user has ended a Workflow that stays, as in ``its Workflow was shut down``; empty if not ended so.
 
     Kubeflow Pipelines ends a run by ``activeDeadlineSeconds: 0`` (``execution_spec.go``, ``GetTerminatePatch``; seen on 2.16.1
     and 2.17.0).
@@ -281,7 +281,7 @@ _NO_COMMAND = (64, "failed to find name in PATH")  # Argo's emissary where the c
 
 @dataclass(frozen=True, slots=True)
 class PodEnd:
-    """What the last state of a pod tells about its end. Times are in Unix seconds."""
+    """A pod's end by its last state. Times are in Unix seconds."""
 
     containers: tuple[ContainerEnd, ...]
     main: ContainerEnd  # the container that runs the user's code
@@ -292,19 +292,19 @@ class PodEnd:
     never_started: bool = False  # a container waits for its image or configuration
     has_node: bool = True
     is_earlier: bool = False  # an end of an earlier restart: what the pod's status says now does not belong to it
-    is_marked: bool = False  # Kubernetes marked it for disruption, which tells who ended it
+    is_marked: bool = False  # Kubernetes marked it for disruption, which says who ended it
     is_deleted: bool = False  # its object is being deleted, or gone
-    told_at: float | None = None  # the moment at which Kubernetes told it to stop; None: not told, or not known
-    is_stopped: bool = False  # it ended because it was told to stop, or it had not ended when its object went
+    told_at: float | None = None  # when Kubernetes asked it to stop; None: not asked, or unknown
+    is_stopped: bool = False  # it ended because it was asked to stop, or was running when its object went
 
     @property
     def exit_code(self) -> int | None:
-        """Of the container that runs the user's code; None: it has none, or nothing reported how it ended."""
+        """Of the container that runs the user's code; None: it has none, or its end was not reported."""
         return None if self.main.is_untold else self.main.exit_code
 
     @property
     def is_its_own(self) -> bool:
-        """True if the code itself ended: nobody had told it to stop, and no signal ended it."""
+        """True if the code itself ended: it was not asked to stop, and no signal ended it."""
         return self.exit_code not in (None, *_SIGNALS) and not self.is_stopped
 
 
@@ -351,7 +351,7 @@ def read_pod(
 
 
 def _earlier_restart(main: Mapping[str, Any]) -> PodEnd:
-    """The end of a container that was started again in the same pod: nobody told the pod to stop."""
+    """The end of a container that was started again in the same pod, which was not asked to stop."""
     ended = mapping(mapping(main.get("lastState")).get("terminated"))
     end = _end_of(main, ended)
     began_at, finished_at = seconds(ended.get("startedAt")), seconds(ended.get("finishedAt"))
@@ -418,7 +418,7 @@ def _no_command(ended: Mapping[str, Any]) -> str:
 
 
 def when_told(pod: Mapping[str, Any]) -> float | None:
-    """The moment at which the pod was told to stop: marked for disruption, or deleted (its deadline less its grace period)."""
+    """When the pod was asked to stop: marked for disruption, or deleted (its deadline less its grace period)."""
     metadata = mapping(pod.get("metadata"))
     deadline = seconds(metadata.get("deletionTimestamp"))
     grace = metadata.get("deletionGracePeriodSeconds")
@@ -428,7 +428,7 @@ def when_told(pod: Mapping[str, Any]) -> float | None:
 
 
 def _is_stopped(pod: Mapping[str, Any], told_at: float | None, ended_at: float | None, code: int | None) -> bool:
-    """True if a pod with an exit code ended because it was told to stop."""
+    """True if a pod with an exit code ended because it was asked to stop."""
     if told_at is None or ended_at is None or ended_at != told_at:
         return told_at is not None and (ended_at is None or ended_at > told_at)
     return code in _ANSWERS_TO_A_STOP or transition(pod, "DisruptionTarget") is not None
@@ -506,7 +506,7 @@ def signals_of(
 
 
 def boot_of(node: Mapping[str, Any] | None) -> str:
-    """The first characters of a node's boot ID, which tell one boot from another; empty where it is not known."""
+    """The first characters of a node's boot ID, which distinguish boots; empty if unknown."""
     return text(mapping(mapping((node or {}).get("status")).get("nodeInfo")).get("bootID"))[:_BOOT_LENGTH]
 
 
@@ -517,14 +517,14 @@ KUBELET_STARTS = "Starting kubelet"
 """The beginning of the kubelet's message when it starts."""
 
 _BOOT_LENGTH = 8
-_TELLS_LATE = 15.0  # seconds between the start of a kubelet and its word about the pods of before, at most
+_TELLS_LATE = 15.0  # most seconds between a kubelet's start and its status of the former pods
 _LOST_POWER = (255, *_SIGNALS)  # exit codes that a container can have which ended with its machine
 
 
 def _restart_of_node(seen: LastSeen, end: PodEnd) -> str:
-    """What shows that a pod's container ended because its node restarted, as a clause; empty: nothing does.
+    """What shows that a pod's container ended because its node restarted, as a clause, or empty.
 
-    Where nothing reported how the container ended, any sign counts that the kubelet started after it. An exit code of its own
+    If the container's end was not reported, any sign counts that the kubelet started after it. The container's own exit code
     counts as an end by the restart if it may be one (CRI-O and cri-dockerd write 255 with the reason ``Error``; a shutdown
     ends processes by signals), the restart itself is certain, and the kubelet reported the end only afterwards.
     """
@@ -559,7 +559,7 @@ def _certain_restarts(seen: LastSeen, began: float) -> Iterator[tuple[str, float
 
 
 def _likely_restarts(seen: LastSeen, began: float) -> Iterator[str]:
-    """The signs that the kubelet started again since a moment, or that nothing was heard of it in between."""
+    """The signs that the kubelet started again since a moment, or was silent in between."""
     starts = (event for event in seen.node_events if text(event.get("message")).startswith(KUBELET_STARTS))
     if any(event_time(event) > began for event in starts):
         yield "its kubelet started again"
@@ -618,12 +618,12 @@ def _unreachable_before(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Iter
 
 
 def _outputs_complete(end: PodEnd) -> bool | None:
-    """True if the code exited with 0 although nobody had told it to stop; None: not known."""
+    """True if the code exited with 0 without being asked to stop; None: unknown."""
     return True if end.exit_code == 0 and not end.is_stopped else None
 
 
 def _may_be_accepted(pod: Mapping[str, Any], end: PodEnd) -> bool:
-    """True if a pod was told to stop, ended in the phase Succeeded, and has a controller that counts such pods."""
+    """True if a pod was asked to stop, ended in the phase Succeeded, and has a controller that counts such pods."""
     has_owner = bool(mapping(pod.get("metadata")).get("ownerReferences"))
     return (
         has_owner and end.exit_code == 0 and end.is_stopped and mapping(pod.get("status")).get("phase") == "Succeeded"
@@ -641,7 +641,7 @@ _USUAL = ("", "ContainerCreating", "PodInitializing")  # reasons of a container 
 
 
 class PodWaits(NamedTuple):
-    """Why a pod waits. ``kind`` is Kubernetes' reason (``Unschedulable``, ``ImagePullBackOff``), empty if nothing holds it up.
+    """Why a pod waits. ``kind`` is Kubernetes' reason (``Unschedulable``, ``ImagePullBackOff``), empty if it is not held up.
 
     A pod that is unschedulable because of its volume claims has the kind ``VolumeNotReady``: no other node would help. ``since``
     is the moment (Unix seconds) from which on the scheduler has found no node; None where that is not what it waits for.
@@ -656,7 +656,7 @@ class PodWaits(NamedTuple):
 
 
 def waits_for(pod: Mapping[str, Any]) -> PodWaits:
-    """Why a pod has no node yet, or does not start on it; empty if nothing holds it up."""
+    """Why a pod has no node yet, or does not start on it; empty if it is not held up."""
     status = mapping(pod.get("status"))
     if not mapping(pod.get("spec")).get("nodeName"):
         for condition in mappings(status.get("conditions")):
@@ -709,7 +709,7 @@ def has_lost_node(pod: Mapping[str, Any]) -> bool:
 
 
 def untold_until(pod: Mapping[str, Any], restart: int | None = None) -> float | None:
-    """When it was found that a pod's container had ended and nothing told how, in Unix seconds; None: something told it.
+    """When a pod's container was found ended without a report of how, in Unix seconds; None: there was a report.
 
     containerd writes that moment, its own start, as the container's end, which was before; the kubelet writes none. Of a pod that
     the kubelet ended itself, for want of memory say, it knows the end.

@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 60  # characters of a pool's name in that of its object
 _SOON, _TELLS = 1.0, 20.0  # seconds until it is said first, and again
-_PATIENCE = 10.0  # seconds for which the API server may take: meanwhile nothing is recorded
+_PATIENCE = 10.0  # seconds for which the API server may take; recording waits meanwhile
 _MOST_FOUND = 200  # namespaces of which one object says what they have found: those whose pauses last longest
 _MISSING = 404  # the status of a kind that is not installed
 
@@ -98,7 +98,7 @@ def _moment(at: float) -> str:
 class PoolObjects:
     """Writes the objects of a release, and only those that have changed.
 
-    ``release`` tells it from others of the cluster, whose objects it leaves alone. ``pools`` are those of its configuration.
+    ``release`` distinguishes it from others of the cluster, whose objects it leaves alone. ``pools`` are its configuration's.
     ``require`` raises :class:`~spotwright.errors.Fenced` once another process records.
     """
 
@@ -123,7 +123,7 @@ class PoolObjects:
         self.tell()
 
     def tell(self) -> None:
-        """Say how the pools are now; nothing while the nodes are not known."""
+        """Write how the pools are now, unless the nodes are unknown."""
         nodes = self.nodes()
         if nodes is None:
             return
@@ -134,7 +134,7 @@ class PoolObjects:
             self._failed = False
         except (SpotwrightError, TimeoutError, OverflowError) as error:
             if not self._failed:
-                _LOG.warning("the pools cannot be shown, and webhooks leave out what was told last: %r", error)
+                _LOG.warning("the pools cannot be shown, and webhooks keep to the last known state: %r", error)
             self._known, self._failed = None, True
 
     async def _within_time(self, wanted: Mapping[str, dict[str, Any]]) -> None:
@@ -229,6 +229,6 @@ def _findings_of(data: Mapping[str, Any]) -> Findings:
                 str(one["pool"]), Pause(int(one["times"]), since, until), bool(one["said"])
             )
     except (KeyError, TypeError, ValueError) as error:
-        _LOG.warning("SpotPool %s cannot be read (%s): nothing of it is left out", metadata(data).get("name"), error)
+        _LOG.warning("SpotPool %s cannot be read (%s): its findings are ignored", metadata(data).get("name"), error)
         return {}
     return {str((data.get("spec") or {}).get("key", "")): found} if found else {}

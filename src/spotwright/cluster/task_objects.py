@@ -2,11 +2,11 @@
 
 A workload has several of these objects, each below the size that etcd stores well. One of :data:`_SHARDS` has the counters of
 a task, by a hash of the task's path: so the pods of a task are numbered in one place, all slots of a parallel Job among them. It
-has the records of the first pods too; later ones are on pages of their own, which are written anew when all are full. The rungs
-of gangs are in an object beside them. A pod that is a run by itself has no workload before it is made: those of a namespace share
-objects.
+has the records of the first pods too; later ones are on separate pages, which are written anew when all are full. The rungs
+of gangs are in an object beside them. A pod that is a run by itself has no workload before it is made: such pods of a namespace
+share objects.
 
-A token names the object that has its record, so whoever sees a pod can read what was decided of it with one request.
+A token names the object that has its record, so the decision about a pod can be read with one request.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The object's name. Raises :class:`StateError` where the UID is none that Kubernetes gives."""
+        """The object's name. Raises :class:`StateError` for a UID that Kubernetes does not give."""
         if self.workload and not _UID.fullmatch(self.workload):
-            raise StateError(f"{self.workload[:80]!r}: is no UID of a workload; its pods get no numbers")
+            raise StateError(f"{self.workload[:80]!r}: not a workload's UID; its pods get no numbers")
         return f"{self.workload or _ALONE}.{self.part}"
 
     @property
@@ -104,7 +104,7 @@ def gangs_of(namespace: str, workload: str) -> Place:
 
 
 class Token(NamedTuple):
-    """What stands on a pod: the UID of the review that has made it precise, and the object with the record of it."""
+    """What stands on a pod: the UID of the review that pinned it to a rung, and the object with the record of it."""
 
     review: str
     place: Place
@@ -114,7 +114,7 @@ class Token(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, namespace: str) -> Token | None:
-        """The token in a text that anybody may have written; None if it is none of ours."""
+        """The token in an untrusted text; None if it is not ours."""
         review, slash, name = text.rpartition("/")
         workload, _, part = name.partition(".")
         is_ours = slash and 0 < len(review) <= _LONGEST_REVIEW and _UID.fullmatch(workload) and _PART.fullmatch(part)
@@ -124,7 +124,7 @@ class Token(NamedTuple):
 
 
 def token_of(pod: Mapping[str, Any]) -> Token | None:
-    """The token of the review that made a pod precise; None if none did."""
+    """The token of the review that pinned a pod to a rung, or None."""
     meta = metadata(pod)
     return Token.parse(
         str((meta.get("annotations") or {}).get(ADMISSION_ANNOTATION, "")), str(meta.get("namespace", ""))
@@ -132,7 +132,7 @@ def token_of(pod: Mapping[str, Any]) -> Token | None:
 
 
 class Waiting(msgspec.Struct, array_like=True):
-    """A number whose pod nobody has seen. ``at``: Unix seconds by the API server's clock; ``sheet`` counts pages."""
+    """A number whose pod is not seen yet. ``at``: Unix seconds by the API server's clock; ``sheet`` counts pages."""
 
     slot: int
     number: int
@@ -216,7 +216,7 @@ class Content(msgspec.Struct, omit_defaults=True):
         return self.tasks.get(key_of_path(path))
 
     def waiting(self, review: str) -> tuple[Task, Waiting] | None:
-        """The number of a review whose pod nobody has seen."""
+        """The number of a review whose pod is not seen yet."""
         for task in self.tasks.values():
             if (found := task.waiting.get(review)) is not None:
                 return task, found
@@ -236,7 +236,7 @@ class Content(msgspec.Struct, omit_defaults=True):
     def give(self, place: Place, review: str, path: str, slot: int, number: int, now: float) -> tuple[Token, int]:
         """Give a number to a review; returns its token, and the sheet for its record. Raises :class:`StateError`."""
         if len(review) > _LONGEST_REVIEW:
-            raise StateError(f"{review[:80]!r}: is no UID of a review")
+            raise StateError(f"{review[:80]!r}: not a review's UID")
         if sum(len(task.waiting) for task in self.tasks.values()) >= _MOST_WAITING:
             raise StateError(f"{place.namespace}/{place.name}: {_MOST_WAITING} pods were admitted and not made yet")
         sheet = self.next_sheet
@@ -300,7 +300,7 @@ def admission_in(content: Content, review: str, pod: str) -> Admission | None:
 
 
 def agree_in(content: Content, gang: str, rungs: str, pools: tuple[str, ...]) -> tuple[str, ...]:
-    """The pools on which those of a gang that have these rungs have agreed; ``pools``, if nobody has asked before."""
+    """The pools agreed by the pods of a gang with these rungs; ``pools`` if this is the first to ask."""
     found = agreed_in(content, gang).get(rungs)
     if found is None:
         content.gangs = [*content.gangs, Agreement(gang, rungs, pools)][-_MOST_GANGS:]
@@ -308,7 +308,7 @@ def agree_in(content: Content, gang: str, rungs: str, pools: tuple[str, ...]) ->
 
 
 def agreed_in(content: Content, gang: str) -> Mapping[str, tuple[str, ...]]:
-    """The pools on which the pods of a gang's restart have agreed, by their rungs; nothing if none has asked."""
+    """The pools on which the pods of a gang's restart have agreed, by their rungs; empty if none has asked."""
     return {one.rungs: one.pools for one in content.gangs if one.gang == gang}
 
 
@@ -331,7 +331,7 @@ def _packed(numbers: Sequence[int]) -> str:
 
 
 _RUN = re.compile("([0-9]{1,9})(?:x([0-9]{1,9}))?")
-_MOST_SLOTS = 200_000  # of one task; an object that somebody has written by hand must not fill the memory
+_MOST_SLOTS = 200_000  # of one task; a handwritten object must not fill the memory
 
 
 @lru_cache(16)
@@ -342,6 +342,6 @@ def _unpacked(text: str) -> Sequence[int]:
         match = _RUN.fullmatch(run)
         number, times = match.groups() if match else ("", "")
         if not match or len(found) + int(times or 1) > _MOST_SLOTS:
-            raise StateError(f"{text[:80]!r}: is no list of numbers of attempts; delete the SpotCounter that has it")
+            raise StateError(f"{text[:80]!r}: not a list of attempt numbers; delete the SpotCounter that has it")
         found += [int(number)] * int(times or 1)
     return found

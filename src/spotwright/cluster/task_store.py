@@ -27,7 +27,7 @@ __all__ = ["LARGEST", "TaskStore", "read_content"]
 
 
 LARGEST = 256 * 1024
-"""Bytes of an object with its metadata that are read: what has more was written by somebody else."""
+"""Bytes of an object with its metadata that are read: a larger one is not ours."""
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class _Conflict(Exception):
 
 @dataclass
 class _Change(Generic[_T]):
-    """What somebody waits for."""
+    """A change with a waiting caller."""
 
     make: Callable[[Content, bool], _T]
     may_be_old: Callable[[_T], bool]
@@ -74,7 +74,7 @@ class _Object:
 class TaskStore:
     """The SpotCounters of an API server. For one event loop.
 
-    ``problems`` has a sentence for each time that something begins to be wrong with them, until somebody takes them.
+    ``problems`` has a sentence for each new problem with them, until it is collected.
     """
 
     def __init__(self, api: Api) -> None:
@@ -95,7 +95,7 @@ class TaskStore:
         """Make a change of an object, which is made if it is not there; returns what ``make`` returns.
 
         ``make`` gets what the object holds, to change it, and whether the object is new. It is called again where others were
-        faster. ``may_be_old``: this answer may come from the object as it was known, if nothing is changed. ``root`` is the
+        faster. ``may_be_old``: this answer may come from the object as it was known, if it stays unchanged. ``root`` is the
         workload, with which the object is deleted. Raises :class:`StateError`, also what ``make`` raises.
         """
         one = self._objects.setdefault(place, _Object())
@@ -115,7 +115,7 @@ class TaskStore:
         return msgspec.json.decode(one.text, type=Content), not one.version
 
     async def read(self, place: Place, look: Callable[[Content], _T]) -> _T:
-        """What an object holds now; one that is not there holds nothing. Raises :class:`StateError`."""
+        """What an object holds now; a missing one is empty. Raises :class:`StateError`."""
         return await self.change(place, lambda content, _: look(content))
 
     async def close(self) -> None:
@@ -213,7 +213,7 @@ class TaskStore:
         one.version, one.text, one.is_known = str(metadata(made).get("resourceVersion", "")), text, True
 
     async def _is_conflict(self, place: Place, one: _Object, error: ApiFailed) -> bool:
-        """Whether somebody was faster: the version that a patch has tested is not the object's, or it is there or gone."""
+        """Whether another writer was faster: the version that a patch has tested is not the object's, or it is there or gone."""
         before, one.is_known = one.version, False
         if not before:
             return error.status == _CONFLICT
@@ -250,7 +250,7 @@ class TaskStore:
 
 
 def read_content(found: Mapping[str, Any], place: Place) -> Content:
-    """What an object holds. Raises :class:`StateError` for one that somebody else has written."""
+    """What an object holds. Raises :class:`StateError` for one of another writer."""
     try:
         return msgspec.convert(found.get("spec") or {}, Content)
     except msgspec.ValidationError as error:
@@ -321,7 +321,7 @@ def _require_room(place: Place, before: int, after: int) -> None:
 async def _gave_way(one: _Object) -> bool:
     """Whether it was paused, after some writes in a row: another replica has to read and to write in the meantime.
 
-    Whoever has written last knows the version already, and would be faster for ever.
+    The last writer knows the version already, and would be faster for ever.
     """
     loop = asyncio.get_running_loop()
     is_next = loop.time() - one.wrote_at < max(_ROW_PAUSE, one.took)
@@ -352,7 +352,7 @@ def _fail(batch: list[_Change[Any]], error: StateError) -> None:
 
 
 def _joined(one: _Object, batch: list[_Change[Any]]) -> bool:
-    """Drop from a batch what nobody waits for any more, and add what has come since; whether anything has."""
+    """Drop changes without a waiting caller from a batch, and add new ones; whether there were new ones."""
     new = _taken(one)
     batch[:] = [change for change in [*batch, *new] if not change.answer.done()]
     return bool(new)

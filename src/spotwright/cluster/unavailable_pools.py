@@ -1,7 +1,7 @@
-"""Which pools are left out because they had no node: computed from what is recorded, and told to all webhooks.
+"""Which pools are left out because they had no node: computed from the records, and published to all webhooks.
 
-The records say when an attempt was taken back, and when one got a node. The leader computes the pauses from these facts when it
-begins, and goes on from what it records. It tells the webhooks, which choose rungs, and people by objects of the API
+The records say when an attempt was recalled, and when one got a node. The leader computes the pauses from these facts when it
+begins, and goes on from what it records. It publishes them, to webhooks that choose rungs and to people, by objects of the API
 (:mod:`spotwright.cluster.spot_pools`); if those are lost, the next leader writes them anew. The numbers of what was moved and
 what waits are counted here for the metrics.
 """
@@ -42,12 +42,12 @@ NAMESPACE_UID = "namespace_uid"
 
 _LOG = logging.getLogger(__name__)
 _KINDS = (AttemptRecalled.kind, AttemptBound.kind)
-_READ = 6 * CEILING  # seconds: journals that nobody has written for longer hold no pause that counts
+_READ = 6 * CEILING  # seconds: journals idle for longer hold no pause that counts
 _AGREED = 2  # namespaces that find the same hold, or end, a pause for all
 
 
 def definition_of(pool: Pool) -> str:
-    """What tells a pool from others: a digest of its provider, its capacity, its name at its provider and its nodes' labels.
+    """What identifies a pool: a digest of its provider, its capacity, its name at its provider and its nodes' labels.
 
     By the name its provider speaks of it, so a name alone never says something of the pool of another namespace.
     """
@@ -90,9 +90,9 @@ def _by_name(found: Findings, namespace: str, pools: Mapping[str, Pool]) -> Mapp
 
 
 class CapacityBackoff:
-    """The pauses as the leader knows them. ``pools`` are always those of the configuration that an event's run has.
+    """The pauses as the leader knows them. ``pools`` always means the configuration of an event's run.
 
-    ``write`` tells the webhooks what was found.
+    ``write`` publishes the findings to the webhooks.
     """
 
     def __init__(self, write: Callable[[Findings], None]) -> None:
@@ -102,7 +102,7 @@ class CapacityBackoff:
         self._uids: dict[str, str] = {}  # of the namespaces, as far as they are known
 
     def begin(self, records: RunRecords, now: float, require: Callable[[], None] = lambda: None) -> None:
-        """Compute the pauses from what was recorded in the last hours, and tell them.
+        """Compute the pauses from the records of the last hours, and publish them.
 
         ``require`` is called for each run: this takes minutes where there are thousands. Raises what it raises.
         """
@@ -112,7 +112,7 @@ class CapacityBackoff:
         self._write()
 
     def know(self, namespaces: Mapping[str, str]) -> None:
-        """Take the UIDs of namespaces by name: what one has found that had the name of another before counts for nobody."""
+        """Take the UIDs of namespaces by name: findings of an earlier namespace of the same name are dropped."""
         lost = [self._know(name, uid) for name, uid in namespaces.items()]
         if any(lost):
             self._write()
@@ -176,7 +176,7 @@ class CapacityBackoff:
             self._found.pop(key, None)
 
     def _forget(self, now: float) -> None:
-        """Drop what counts for nothing any more: whoever writes configurations makes definitions without end."""
+        """Drop obsolete definitions, which authors of configurations can make without end."""
         for key in [key for key, moments in self._taken.items() if max(moments.values()) < now - _READ]:
             del self._taken[key]
         for key in [key for key, found in self._found.items() if max(map(_ends, found.values())) < now - _READ]:
@@ -208,7 +208,7 @@ class LeftOut(NamedTuple):
 
 
 class PoolsLeftOut:
-    """The pools that are left out at a moment. ``read`` gives what the recorder has told."""
+    """The pools that are left out at a moment. ``read`` gives what the recorder has published."""
 
     def __init__(self, read: Callable[[], Findings]) -> None:
         self._read = read
@@ -247,10 +247,10 @@ def _facts(
         try:
             found = record.facts(_KINDS, now - _READ)
         except (OSError, SpotwrightError) as error:
-            _LOG.warning("run %s tells nothing about pools: %s", record.folder.name, error)
+            _LOG.warning("run %s left out of the pools' state: %s", record.folder.name, error)
             continue
-        except Exception:  # noqa: BLE001  # a defect, or an object of somebody who looks for one: all others tell of pools
-            _LOG.exception("run %s tells nothing about pools, because of a defect in Spotwright", record.folder.name)
+        except Exception:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
+            _LOG.exception("run %s left out of the pools' state, because of a defect in Spotwright", record.folder.name)
             continue
         if found is not None:
             told = found.arguments
@@ -275,7 +275,7 @@ class Tally:
         self.is_leading = False
         self.unplaced = self.defects = 0
         self.kinds: Mapping[str, bool] = {}
-        self.problem = ""  # why nothing can be recorded now
+        self.problem = ""  # why recording fails now
         self.archives: Counter[str] = Counter({"archived": 0, "failed": 0, "lost": 0})  # of ended runs
 
     def moved(self, what: Move) -> None:
@@ -296,7 +296,7 @@ class Tally:
         self.is_leading = True
 
     def end(self) -> None:
-        """This recorder watches no more, and knows nothing of what waits."""
+        """Stop watching: this recorder no longer knows what waits."""
         self.is_leading = False
         self._waiting.clear()
         self.kinds, self.problem = {}, ""

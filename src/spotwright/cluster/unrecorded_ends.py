@@ -1,4 +1,4 @@
-"""Reads the ends of attempts that nobody has recorded yet off their pods, for the review that decides about the next attempt.
+"""Reads unrecorded ends of attempts off their pods, for the review that decides about the next attempt.
 
 The recorder may be busy, or change its replica, and the next pod comes all the same. What the API server shows of the earlier
 pods, and of their nodes, is judged by the same rules as in the recorder. It moves the rung of one attempt, and spends no budget
@@ -33,7 +33,7 @@ __all__ = ["Earlier", "PodEnds", "Unsettled"]
 _LOG = logging.getLogger(__name__)
 _LARGEST = 512 * 1024  # bytes of a pod or a node, and what they may take in memory
 _MEMORY = 2_000_000
-_LARGEST_LIST = 8 * 1024 * 1024  # bytes: of pods that are more together, nothing is known
+_LARGEST_LIST = 8 * 1024 * 1024  # bytes: a longer list of pods counts as unknown
 _SECONDS = 2.0  # for all that is read; a review does without it then
 _NUMBER = re.compile("[1-9][0-9]{0,5}")
 _ENDED = ("Succeeded", "Failed")
@@ -47,14 +47,14 @@ class Unsettled(NamedTuple):
     uid: str
     pod: str
     is_noticed: bool = False
-    """It was told that its node goes."""
+    """It was notified of an interruption."""
 
 
 class Earlier(NamedTuple):
     """The attempts of a task before the one under review whose ends are not recorded.
 
-    ``since`` is when its review began, by the clock of the event loop. ``unsettled`` are recorded; of those with the numbers in
-    ``unrecorded`` nothing is. ``seen`` is the highest number of which a pod was seen. ``uids`` are those of all pods that are
+    ``since`` is when its review began, by the clock of the event loop. ``unsettled`` are recorded; the numbers in
+    ``unrecorded`` are not. ``seen`` is the highest number whose pod was seen. ``uids`` are the UIDs of all pods that are
     recorded, ``selector`` is that of the pods beside, ``path`` the one of the task.
     """
 
@@ -102,9 +102,9 @@ class PodEnds:
             causes[one.number] = Cause.INTERRUPTED if one.is_noticed else cause
 
     async def _look_for(self, earlier: Earlier, causes: dict[int, Cause], gone: set[int]) -> None:
-        """Look for the pods of attempts of which nothing is recorded, by the numbers that they carry.
+        """Look for the pods of unrecorded attempts, by the numbers that they carry.
 
-        Of pods that are alike in a parallel Job nothing says which slot they are of: there they count where all ended in one way.
+        Equal pods of a parallel Job do not show their slot: they count only if all ended in one way.
         """
         pods: dict[int, list[Mapping[str, Any]]] = {number: [] for number in earlier.unrecorded}
         for pod in await self._beside(earlier):
@@ -141,7 +141,7 @@ class PodEnds:
 
     def _has_read(self, key: tuple[str, str], task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
-            task.exception()  # perhaps nobody waits for it any more
+            task.exception()  # its caller may be gone
         task.get_loop().call_later(_SECONDS, self._readings.pop, key, None)  # pods take megabytes
 
     async def _cause(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Cause | None:
@@ -181,7 +181,7 @@ def _pod_of(content: bytes) -> Mapping[str, Any] | None:
 
 
 def _number_of(pod: Mapping[str, Any]) -> int:
-    """The number of the attempt that a pod carries, whoever has written it; 0: none."""
+    """The number of the attempt that a pod carries, untrusted; 0: none."""
     number = text(mapping(metadata(pod).get("annotations")).get(ATTEMPT_ANNOTATION))
     return int(number) if _NUMBER.fullmatch(number) else 0
 

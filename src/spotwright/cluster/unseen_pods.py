@@ -1,8 +1,7 @@
 """The pods that came and went while no recorder followed the cluster: their numbers were given out, and webhooks saw them.
 
 A recorder that starts reads the SpotCounters before it lists the pods. So a pod that was seen by then, is not in that list and
-has no attempt in the record of its run is gone, and how it ended is unknown: it is recorded as an attempt of which nothing is
-heard any more, and counts as lost.
+has no attempt in the record of its run is gone, and how it ended is unknown: it is recorded as a lost attempt.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class UnseenPod(NamedTuple):
 
 
 class UnseenPods:
-    """The pods of these namespaces, or of all; await :meth:`read` before pods are listed. Without ``api`` there are none."""
+    """The pods of these namespaces, or of all; await :meth:`read` before pods are listed. None without ``api``."""
 
     def __init__(
         self, api: Api | None = None, namespaces: Sequence[str] = (), clock: Callable[[], float] = time.monotonic
@@ -74,9 +73,7 @@ class UnseenPods:
                     await self._read(self._api, namespace)
         except (ApiFailed, TimeoutError) as error:
             if not isinstance(error, ApiFailed) or error.status != 404:  # the kind is not installed
-                _LOG.warning(
-                    "attempts that came and went while nobody recorded are not known: %s", str(error) or "no answer"
-                )
+                _LOG.warning("attempts that came and went unrecorded are unknown: %s", str(error) or "no answer")
         self._read_at = self._clock()
 
     async def _read(self, api: Api, namespace: str) -> None:
@@ -115,7 +112,7 @@ class UnseenPods:
         return sorted((one for one in found if one.uid not in there), key=lambda one: one.number)
 
     def drop(self, namespace: str, workload: str) -> None:
-        """Of a workload nothing is concluded: an earlier record of it may have been deleted."""
+        """Draw no conclusion about a workload: an earlier record of it may have been deleted."""
         self._pods.pop((namespace, workload), None)
 
 

@@ -44,7 +44,7 @@ _READ_OF_EVENT = ("reason", "firstTimestamp", "lastTimestamp", "eventTime")
 _NOTES = "spotwright.dev/"  # annotations of the node agent's Events
 _GANGS = [(kind.pods_label, kind.restart_label) for kind in run_kinds().values() if kind.restart_label]  # end together
 _NEWS = 60.0
-"""Seconds in which Kubernetes tells that a node is silent: ``node-monitor-grace-period`` (50), a look every 5, and 5 more.
+"""Seconds until Kubernetes reports a silent node: ``node-monitor-grace-period`` (50), a look every 5, and 5 more.
 
 Source: Kubernetes, ``kube-controller-manager`` (1.32 and later; 40 before).
 """
@@ -66,7 +66,7 @@ class SeenPod(NamedTuple):
 class ClusterView:
     """Objects by UID and name. ``clock`` is monotonic; the view decides by it alone when the streams have caught up.
 
-    ``last_line`` tells when the last line of an attempt's log was written, by the attempt's key.
+    ``last_line`` gives the time of the last line of an attempt's log, by the attempt's key.
     """
 
     def __init__(self, last_line: LastLine = lambda _key: None) -> None:
@@ -101,7 +101,7 @@ class ClusterView:
         uid = uid_of(pod)
         before = self.pods.get(uid)
         if before is not None and is_finished(before):
-            return  # later states only tell how it was tidied up
+            return  # later states only show its cleanup
         if before is not None and _node_of(before) != _node_of(pod):
             self._leave_node(before)
         self.pods[uid] = pod
@@ -141,7 +141,7 @@ class ClusterView:
         self._ended_at.setdefault(uid, self.clock)
 
     def _leave_node(self, pod: Mapping[str, Any]) -> None:
-        """A pod is not on its node any more. Whoever makes pods may name nodes that nobody has: of those nothing is kept."""
+        """Remove a pod from its node. Pods may name nodes that do not exist, so an unknown empty node is dropped."""
         name = _node_of(pod)
         there = self._on_node.get(name, set())
         there.discard(uid_of(pod))
@@ -149,7 +149,7 @@ class ClusterView:
             self._on_node.pop(name, None)
 
     def hold_up(self, pod: Mapping[str, Any], waits: PodWaits) -> bool:
-        """Note what holds up a pod on its node, or that nothing does any more. Returns whether that is news."""
+        """Note what holds up a pod on its node, if anything. Returns whether that changed."""
         uid = uid_of(pod)
         if uid not in self._starting or self._held_up.get(uid, PodWaits()).kind == waits.kind:
             return False
@@ -164,7 +164,7 @@ class ClusterView:
         self._held_up.pop(uid, None)
 
     def settle_pod(self, uid: str) -> None:
-        """Note that what a pod's end shows is recorded: nobody has to look at it again before it changes."""
+        """Note that a pod's end is recorded: skip it until it changes."""
         self._ended_at.pop(uid, None)
 
     def forget_pod(self, uid: str) -> None:
@@ -190,7 +190,7 @@ class ClusterView:
         return namespace in self._going
 
     def drop_namespace(self, namespace: str) -> list[str]:
-        """Forget the pods and the owners of a namespace that is not watched any more: nothing is known of them from now on.
+        """Forget the pods and the owners of a namespace that is no longer watched.
 
         Returns the UIDs of the pods.
         """
@@ -243,7 +243,7 @@ class ClusterView:
     def put_node_event(self, event: Mapping[str, Any]) -> None:
         """An Event about a node.
 
-        Only those of the namespace ``default`` count, where the kubelet, the cloud's controller and the node agent write them:
+        Only Events of the namespace ``default`` count, where the kubelet, the cloud's controller and the node agent write them:
         a team that may create Events in its own namespace must not announce the end of a node.
         """
         name = node_of_event(event)
@@ -253,7 +253,7 @@ class ClusterView:
         self._events.move_to_end(name)
         others = [each for each in events if uid_of(each) != uid_of(event)]
         events[:] = [*others[-_KEPT_EVENTS + 1 :], event]
-        if len(self._events) > _KEPT + len(self._nodes):  # of nodes that nobody has
+        if len(self._events) > _KEPT + len(self._nodes):  # of nodes that do not exist
             self._events.popitem(last=False)
 
     def drop_node_events(self) -> None:
@@ -293,7 +293,7 @@ class ClusterView:
         return self.pods.get(uid) or next((each for key, each in self._owners.items() if key.uid == uid), {})
 
     def last_of_owner(self, kind: str, namespace: str, uid: str) -> Mapping[str, Any] | None:
-        """The last state of an owner that was seen to leave the API; None: it is there, or nobody saw that."""
+        """The last state of an owner that was seen to leave the API; None: it is there, or that was not seen."""
         return self._gone_owners.get(_OwnerKey(kind, namespace, uid))
 
     def node(self, name: str) -> Mapping[str, Any] | None:
@@ -313,11 +313,11 @@ class ClusterView:
         return _ready(self._nodes.get(name)) == "True"
 
     def is_lost(self, name: str) -> bool:
-        """Whether nothing is heard of a node: it does not report, or the API has no Node object of this name."""
+        """Whether a node is silent: it does not report, or the API has no Node object of this name."""
         return self.is_node_gone(name) or _ready(self._nodes.get(name)) == "Unknown"
 
     def silent_since(self, name: str) -> float | None:
-        """Since when a node does not report (Unix seconds); None for one that does, and where nobody knows."""
+        """Since when a node does not report (Unix seconds); None if it does or that is unknown."""
         node = self.node(name)
         if _ready(node) != "Unknown":
             return None
@@ -340,7 +340,7 @@ class ClusterView:
         )
 
     def is_cut_off(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a pod is to be deleted and its node does not report: its object stays, and nothing will change in it."""
+        """Whether a pod is to be deleted and its node does not report: its object stays as it is."""
         name = _node_of(pod)
         if not name or not metadata(pod).get("deletionTimestamp"):
             return False
@@ -349,7 +349,7 @@ class ClusterView:
     def is_settled(self, pod: Mapping[str, Any]) -> bool:
         """Whether everything that explains a pod's end has had time to come.
 
-        For a pod that was told to stop that is its owners' update, and for one whose container's end is unreported its node's. A
+        For a pod that was asked to stop that is its owners' update, and for one whose container's end is unreported its node's. A
         pod that ended by itself needs neither. Where it failed in a gang, it may have lost a peer, whose node is heard of later.
         """
         return self.clock >= self._settles_at(pod)
@@ -359,7 +359,7 @@ class ClusterView:
         return min((at for at in map(self._ending_settles_at, self._ended_at) if at > self.clock), default=None)
 
     def ending(self) -> Sequence[str]:
-        """The UIDs of pods that somebody stops or that are gone, and whose end may now be recorded."""
+        """The UIDs of pods that are being stopped or gone, and whose end may now be recorded."""
         return [uid for uid in self._ended_at if self.clock >= self._ending_settles_at(uid)]
 
     def _ending_settles_at(self, uid: str) -> float:
@@ -377,8 +377,8 @@ class ClusterView:
     def _may_have_lost_a_peer(self, pod: Mapping[str, Any]) -> bool:
         """Whether a pod failed in a gang while the end of a peer on another node is still to come.
 
-        The peer's node may have fallen silent before, which Kubernetes tells only later. A set that restarts deletes the peers,
-        and a node that lives tells their ends within their grace period, so an error of the code is known after seconds.
+        The peer's node may have fallen silent before, which Kubernetes reports only later. A set that restarts deletes the peers,
+        and a live node reports their ends within their grace period, so an error of the code is known after seconds.
         """
         if mapping(pod.get("status")).get("phase") != "Failed" or transition(pod, "DisruptionTarget") is not None:
             return False
@@ -387,7 +387,7 @@ class ClusterView:
         return any(node != _node_of(pod) and not self._is_told(uid) for uid, node in peers.items())
 
     def _is_told(self, uid: str) -> bool:
-        """Whether a pod that has not ended is to end, and its node does not report: no more will be told of it."""
+        """Whether a running pod is to end while its node does not report: no more news of it will come."""
         pod = self.pods.get(uid)
         return pod is None or (self.is_cut_off(pod) and self.is_settled(pod))
 
@@ -402,7 +402,7 @@ class ClusterView:
     def notice(self, name: str) -> Notice | None:
         """The notice that a node's conditions and taints hold.
 
-        What tells that its machine shuts down or is gone announces nothing.
+        A sign that the machine shuts down or is gone is not a notice.
         """
         if self.node(name) is None:
             return None
@@ -410,7 +410,7 @@ class ClusterView:
         return source.poll(0.0)
 
     def told(self, name: str) -> ToldNotice | None:
-        """The latest notice that the agent of a node told, unless it was withdrawn.
+        """The latest notice from the agent of a node, unless it was withdrawn.
 
         None for those about an earlier node of the same name.
         """
@@ -489,7 +489,7 @@ def is_finished(pod: Mapping[str, Any]) -> bool:
 
 
 def is_stopped(pod: Mapping[str, Any]) -> bool:
-    """Whether somebody deletes a pod."""
+    """Whether a pod is being deleted."""
     return bool(metadata(pod).get("deletionTimestamp"))
 
 
@@ -498,7 +498,7 @@ def _node_of(pod: Mapping[str, Any]) -> str:
 
 
 def _signs(node: Mapping[str, Any]) -> tuple[object, ...]:
-    """What of a node says how its pods end; a heartbeat changes nothing of it."""
+    """The parts of a node that say how its pods end, without heartbeats."""
     conditions = mappings(mapping(node.get("status")).get("conditions"))
     spec = mapping(node.get("spec"))
     states = [(each.get("type"), each.get("status"), each.get("reason")) for each in conditions]
@@ -538,7 +538,7 @@ class NodePool(NamedTuple):
 
 
 def pool_of_node(node: Mapping[str, Any] | None, pools: Mapping[str, Pool]) -> NodePool:
-    """The pool of a node. ``None``: nothing is known of the node."""
+    """The pool of a node. ``None``: the node is unknown."""
     labels = {key: text(value) for key, value in mapping(metadata(node or {}).get("labels")).items()}
     pool = providers.pool_of(labels, pools)
     if pool is not None:

@@ -1,6 +1,6 @@
-"""Follows the streams of a cluster: what is watched, in which namespaces, and which streams have told all that they have.
+"""Follows the streams of a cluster: what is watched, in which namespaces, and which streams have delivered all that they have.
 
-Where namespaces are listed, each of them has streams of its own, and nothing else is read; without a list the streams are of the
+If namespaces are listed, each of them has its own streams, and only they are read; without a list the streams cover the
 whole cluster, and what is in no labelled namespace is dropped. All streams end in one queue, so that no two changes are recorded
 at once.
 
@@ -51,7 +51,7 @@ ABOUT_NODES = "Event of Node"
 """What stands beside the kinds that are watched: whether Events about nodes count."""
 
 _OF_NAMESPACES = (*OWNERS, *WORDS, "Pod")  # streams of what is in namespaces
-_HEARD = (*WORDS, "Event", CLAIM, "Status")  # what may stay silent: nothing that is recorded waits for it
+_HEARD = (*WORDS, "Event", CLAIM, "Status")  # may stay silent: recording does not wait for it
 _EVENTS = Resource("/api/v1", "events")
 _CLAIMS = Resource("/apis/karpenter.sh/v1", "nodeclaims")
 _CONFIG_MAPS = Resource("/api/v1", "configmaps")
@@ -86,7 +86,7 @@ class _Namespace(NamedTuple):
 
 
 class Namespaces:
-    """The namespaces that there are, of the listed ones or of all, and those of them that are enabled.
+    """The existing namespaces, among the listed ones or all, and which of them are enabled.
 
     ``enabled`` are those whose objects are watched. ``entered`` are those whose unfinished runs are not taken up yet.
     """
@@ -132,7 +132,7 @@ class Namespaces:
 class Streams:
     """The streams that are followed; :meth:`begin` starts them, :meth:`next` gives their changes, one after the other.
 
-    ``words`` is told which autoscalers can be heard. ``costs`` are those of namespaces. ``on_gone`` takes the deletion of each
+    ``words`` learns which autoscalers can be heard. ``costs`` are the namespaces' costs. ``on_gone`` takes the deletion of each
     object of a kind that is not served any more; ``on_kinds`` is called when it may have changed which kinds are followed, or
     whether Events about nodes count (``node_events``).
     """
@@ -186,7 +186,7 @@ class Streams:
         self._tasks[Stream("kinds")] = asyncio.create_task(self._guarded(self._discover), name="watch for kinds")
 
     async def end(self) -> None:
-        """Follow nothing any more."""
+        """Stop all streams."""
         tasks = (*self._tasks.values(), *self._filling.values())
         for task in tasks:
             task.cancel()
@@ -195,7 +195,7 @@ class Streams:
     async def next(self) -> tuple[Stream, Change] | None:
         """Wait for the next change of any stream. Raises what has ended a stream.
 
-        None: a list from before the namespace came back has ended. Its pods were not in it, so it says nothing.
+        None: a list from before the namespace came back has ended. Its pods were not in it, so it does not count.
         """
         stream, change, pump = await self._queue.get()
         if isinstance(change, Exception):
@@ -250,7 +250,7 @@ class Streams:
         return any(Stream(name, scope) in self._complete for name in self._kinds if _without_version(name) == kind)
 
     def synced(self, stream: Stream) -> bool:
-        """Note that a stream has told all that there is. Returns whether for the first time."""
+        """Note that a stream has delivered all objects. Returns whether for the first time."""
         is_first = stream not in self._complete
         self._waiting.discard(stream)
         self._later.discard(stream)
@@ -261,7 +261,7 @@ class Streams:
     def give_up(self) -> Iterator[Stream]:
         """Wait no more for what is not to be had: autoscalers that cannot be heard, kinds that may not be read. Yields each.
 
-        What is recorded needs the pods and the nodes; of a kind that may not be read nothing is concluded.
+        What is recorded needs the pods and the nodes; a kind that may not be read allows no conclusion.
         """
         given_up, self._given_up = self._given_up, []
         yield from given_up
@@ -421,7 +421,7 @@ class Streams:
         return any(mirror.status == 404 for stream, mirror in self._mirrors.items() if stream.kind == kind)
 
     def _look_at_missing(self, kind: str, found: Found) -> None:
-        """Give up a kind that is followed and not found any more; where nobody answers it may come back at any moment."""
+        """Give up a kind that is followed and not found any more; without an answer it may come back at any moment."""
         if found.is_known:
             self._missing[kind] = self._missing.get(kind, 0) + 1 if found.why else 0
             if self._missing[kind] >= _GONE:
@@ -430,7 +430,7 @@ class Streams:
     def _end_kind(self, kind: str, why: str) -> None:
         """Follow a kind no more. One that is not served has gone with all of its objects, as the API server sees to.
 
-        Of one in another version than those that are read the objects are there, and nothing is known of them from now on.
+        A kind in an unread version still has its objects, which are unknown from now on.
         """
         self._note_kind(kind, why)
         self._missing.pop(kind, None)
@@ -488,7 +488,7 @@ class Streams:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except Exception as error:  # noqa: BLE001  # whoever waits for changes ends by it: nobody else looks at this task
+        except Exception as error:  # noqa: BLE001  # ends whoever waits for changes, because this task's result is not read
             await self._queue.put((Stream("kinds"), error, None))
 
 

@@ -1,6 +1,6 @@
 """What the watcher watches, as text: it stands in a ConfigMap, for people.
 
-``explain`` needs it for a workload that no run is of: nobody serves its namespace, or nobody can read its kind.
+``explain`` needs it for a workload without a run: its namespace is not served, or its kind is not readable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Watched:
 
 
 def watched_of(text: str, place: str) -> Watched:
-    """What a text at a place says; nothing if it cannot be read."""
+    """What a text at a place says; empty if it cannot be read."""
     try:
         found = json.loads(text)
         parts = ({str(key): str(value) for key, value in found[part].items()} for part in ("namespaces", "kinds"))

@@ -1,6 +1,6 @@
 """Watches a cluster and records what its streams show, one change after the other.
 
-Nothing of a namespace is recorded before every stream that tells of it has delivered its first list. A namespace is entered when
+Recording of a namespace begins once each of its streams has delivered its first list. A namespace is entered when
 it is labelled or made, and left when it loses its label, is deleted, or costs more than one namespace may.
 """
 
@@ -44,14 +44,14 @@ _CLOSES = 5.0  # seconds in which the last changes of a deleted namespace come
 class Watcher:
     """Watches the listed namespaces; without a list all that are labelled ``spotwright.dev/enabled=true``. Call :meth:`run`.
 
-    ``on_recorded`` hears of each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any
+    ``on_recorded`` hears of each pod that is recorded, ``on_forgotten`` of the UID of each one that is not known any
     more, ``on_watched`` of what is watched, whenever that has changed, ``on_cut`` of each run whose recording was cut,
-    ``on_defect`` of each workload that is set aside because of a defect. ``costs`` are those of namespaces. ``last_line`` is
+    ``on_defect`` of each workload that is set aside because of a defect. ``costs`` are the namespaces' costs. ``last_line`` is
     that of the view. ``name`` is that of the registration, from which follows the name of the policy that proves who writes
     Events about nodes.
     """
 
-    def __init__(  # noqa: PLR0913  # what it tells others, each by a default of its own
+    def __init__(  # noqa: PLR0913  # its listeners, each with its own default
         self,
         api: Api,
         store: RunStore,
@@ -202,7 +202,7 @@ class Watcher:
             self._tell_watched()
 
     def _until_the_next_look(self) -> float | None:
-        """Seconds until something is due that no change announces; None: nothing is."""
+        """Seconds until unannounced work is due, or None."""
         moments = [*self._closing.values()]
         if (
             self._costly or self._costs.aside or self._streams.waiting
@@ -212,7 +212,7 @@ class Watcher:
         return max(_PAUSE, min(moments) - time.monotonic() + 0.01) if moments else None
 
     def _synced(self, stream: Stream, entered: str = "") -> None:
-        """A stream has told all that there is; of a namespace alone, where one was ``entered``."""
+        """Note that a stream has delivered all objects, of one namespace if one was ``entered``."""
         if entered:
             if not self._streams.is_filling(entered):
                 self._recorder.look_at_everything(entered)
@@ -220,8 +220,8 @@ class Watcher:
         is_first = self._streams.synced(stream)
         self._view.nodes_are_complete = self._view.nodes_are_complete or stream.kind == "Node"
         if stream.kind == "Namespace" and is_first and stream.namespace and stream.namespace not in self._namespaces:
-            _LOG.warning("namespace %s does not exist yet: it is taken up when it comes", stream.namespace)
-            self._namespaces.entered.add(stream.namespace)  # runs of before it was deleted end
+            _LOG.warning("namespace %s does not exist yet; it is watched once it exists", stream.namespace)
+            self._namespaces.entered.add(stream.namespace)  # runs from before its deletion end
         if is_first:
             self._waits_no_more(stream)
 
@@ -233,12 +233,12 @@ class Watcher:
         self._recorder.look_at_everything(stream.namespace)
 
     def _apply(self, stream: Stream, change: Change) -> None:
-        """Take one change. An object that nobody has thought of is set aside: it must not end the records of all others."""
+        """Take one change. An unforeseen object is set aside: it must not end the records of all others."""
         try:
             self._take(stream, change.data, is_deleted=change.kind is ChangeKind.DELETED)
         except SpotwrightError:
             raise
-        except Exception as error:  # noqa: BLE001  # a defect, or an object of somebody who looks for one
+        except Exception as error:  # noqa: BLE001  # a defect, or a hostile object
             self._aside.say(stream.kind, change.data, because=error)
 
     def _take(self, stream: Stream, data: Mapping[str, Any], *, is_deleted: bool) -> None:
@@ -252,7 +252,7 @@ class Watcher:
             if not is_deleted and self._node_events.counts(data):
                 self._apply_node_event(data)
         elif not self._namespaces.is_enabled(data):
-            return  # its namespace has just lost the label: nothing is known of it any more
+            return  # its namespace has just lost the label
         elif stream.kind == "Pod":
             (self._view.delete_pod if is_deleted else self._view.put_pod)(data)
             self._recorder.look([uid_of(data)])
@@ -314,9 +314,7 @@ class Watcher:
         else:
             self._costly.discard(name)
         if name in self._namespaces.enabled and not is_wanted:
-            self._leave(
-                name, "its namespace has lost the label spotwright.dev/enabled=true: nothing is known from here on"
-            )
+            self._leave(name, "its namespace has lost the label spotwright.dev/enabled=true; unknown from here on")
 
     def _enter(self, namespace: str) -> None:
         """Take up the runs of a namespace, and let the streams that filter by namespace list again."""
@@ -332,7 +330,7 @@ class Watcher:
     def _take_up_entered(self) -> None:
         """Open the unfinished runs of namespaces that were entered, once it is known which namespaces there are.
 
-        Without a list, those of namespaces that are not there any more are opened too: they end.
+        Without a list, runs of deleted namespaces are opened too: they end.
         """
         if not self._namespaces.entered or any(stream.kind == "Namespace" for stream in self._streams.waiting):
             return
@@ -355,7 +353,7 @@ class Watcher:
         aside = {name: each for (name, _), each in self._costs.aside.items()}
         for name in aside.keys() & self._namespaces.enabled:
             self._streams.drop_waiting(name)
-            self._leave(name, f"its namespace is {aside[name].text}; nothing is known from here on")
+            self._leave(name, f"its namespace is {aside[name].text}; unknown from here on")
             self._costly.add(name)
         for name in self._costly - aside.keys():
             self._costly.discard(name)
@@ -366,14 +364,14 @@ class Watcher:
                 self._take_up_entered()
 
     def _leave(self, namespace: str, why: str) -> None:
-        """Forget a namespace. Its runs stay unfinished: they go on when somebody labels it again."""
+        """Forget a namespace. Its runs stay unfinished: they go on when it is labelled again."""
         self._namespaces.enabled.discard(namespace)
         self._namespaces.entered.discard(namespace)
         self._streams.leave(namespace)
         self._recorder.release_runs(namespace, why)
 
     def _close_namespaces(self) -> None:
-        """End the runs of deleted namespaces whose last changes have come: what they did not tell, nobody will."""
+        """End the runs of deleted namespaces whose last changes have come: no more will."""
         for namespace in [name for name, at in self._closing.items() if time.monotonic() >= at]:
             del self._closing[namespace]
             self._recorder.end_runs(namespace)

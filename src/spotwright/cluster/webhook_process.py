@@ -1,10 +1,10 @@
 """The webhook: answers reviews in a cluster, so that what is created there is placed. Every replica of it answers.
 
-It keeps nothing: what was recorded, numbers and pools it reads from the Kubernetes API. A small Job is placed once before the
+It is stateless: it reads records, numbers and pools from the Kubernetes API. A small Job is placed once before the
 first review, because placement imports its modules when they are first used.
 
 Its parts run side by side until SIGTERM. An API server that is away is waited out inside the parts; a part that ends by anything
-else ends the process, so that whoever started it starts it again.
+else ends the process, so that it is restarted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _POOLS = {name: {"capacity": name, "provider": _PROVIDER} for name in ("spot", "
 
 
 def warm_up() -> bool:
-    """Place a Job and make its pod precise; returns whether both were. Takes up to some seconds of CPU the first time.
+    """Place a Job and pin its pod to a rung; returns whether both were. Takes up to some seconds of CPU the first time.
 
     The modules that this has loaded stay, so they are exempt from garbage collection from now on: a full collection stops all
     threads, and of 70,000 objects it takes 30 ms or more, which a review would wait for.
@@ -82,7 +82,7 @@ def _place_once() -> bool:
 
 
 _LOG = logging.getLogger(__name__)
-_LOOK = 5.0  # seconds between two looks at what is told in Events
+_LOOK = 5.0  # seconds between two looks for new Events to write
 
 
 async def run_webhook(settings: WebhookSettings, api: Api) -> None:
@@ -119,7 +119,7 @@ async def run_webhook(settings: WebhookSettings, api: Api) -> None:
         asks_for_certificates=settings.client_authority is not None,
         name=conflicts.name,
         on_rival=conflicts.found,
-        verdicts=verdicts,  # counted for metrics also while nothing is answered
+        verdicts=verdicts,  # counted for metrics also while idle
         costs=costs,
         missing_claims=none_is_missing if settings.claim_size else ClaimLookup(api).missing,  # or they are made soon
     )
@@ -204,4 +204,4 @@ def _ask_for_certificates(context: ssl.SSLContext, authority: Path) -> None:
     try:
         accept_certificates(context, content.decode("ascii") or "it is empty")
     except (OSError, ValueError) as error:  # an SSLError is an OSError, and text of another encoding a ValueError
-        raise InputError(f"{authority}: is no authority of client certificates as PEM ({error})") from error
+        raise InputError(f"{authority}: not a PEM authority of client certificates ({error})") from error

@@ -1,6 +1,6 @@
 """Records workloads: each of them is a run, and each look at its pods adds to the journal what has happened since the last one.
 
-A workload is looked at as a whole when its streams are complete, which finds what happened while nobody looked; from then on a
+A workload is looked at as a whole when its streams are complete, which finds what happened unwatched; from then on a
 change of a pod, its owner or its node looks at that pod alone. What cannot be written is kept and written later, and what no run
 can be made of is set aside: it must not end the records of all others.
 """
@@ -38,23 +38,23 @@ _RETRY = 5.0  # seconds until a run is tried again whose journal could not be wr
 _MENDING, _TELLING = (
     2.0,
     0.5,
-)  # seconds for runs that are read again, and for what people are shown: nothing is recorded then
+)  # seconds for runs that are read again, and for what people are shown: recording waits then
 _ORPHANED = 30.0  # seconds for which a deleted pod waits for its owner
 _REFUSED_KEPT = 10_000  # workloads that no run can be made of, and of which that is remembered
 
 
 class WorkloadRecorder:
-    """Records the workloads of ``view`` in ``store``, as far as ``streams`` have told all that has to be known of them.
+    """Records the workloads of ``view`` in ``store``, once ``streams`` have delivered all that is needed for them.
 
-    ``costs`` are those of namespaces; ``aside`` says which objects cannot be read; ``now`` is the API server's clock. ``decide``,
-    ``order_limit`` and ``admission`` are those of each :class:`~spotwright.cluster.observer.Recorder`. A pod of a workload of
-    which ``is_admission_known`` does not hold is not looked at: whoever says so asks for it again. ``on_recorded`` hears of
-    each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any more, ``on_cut`` of each run
+    ``costs`` are the namespaces' costs; ``aside`` says which objects cannot be read; ``now`` is the API server's clock.
+    ``decide``, ``order_limit`` and ``admission`` are passed to each :class:`~spotwright.cluster.observer.Recorder`. A pod of a
+    workload of which ``is_admission_known`` does not hold is skipped until it is put in again. ``on_recorded``
+    gets each pod that is recorded, ``on_forgotten`` the UID of each one that is not known any more, ``on_cut`` of each run
     whose recording was cut, ``on_defect`` of each workload that is set aside because of a defect; of one that is gone it
     hears an empty object. ``unseen`` are pods that came and went before.
     """
 
-    def __init__(  # noqa: PLR0913  # what it reads, and what it tells others, each by a default of its own
+    def __init__(  # noqa: PLR0913  # its inputs and listeners, each with its own default
         self,
         store: RunStore,
         view: ClusterView,
@@ -99,7 +99,7 @@ class WorkloadRecorder:
         """Why the store cannot be written now; empty if it can."""
 
     def next_moment(self) -> float | None:
-        """When something is due that no change announces, by the monotonic clock; None: nothing is."""
+        """When unannounced work is due, by the monotonic clock, or None."""
         moments = [*self._orphans.values(), *([self._try_again_at] if self._unwritten else [])]
         return min(moments, default=None)
 
@@ -169,7 +169,7 @@ class WorkloadRecorder:
         except SpotwrightError as error:
             self.problem = str(error)
             return False
-        except Exception:  # noqa: BLE001  # a defect, or an object of somebody who looks for one: all others are recorded
+        except Exception:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
             _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
             self._store.unopened.pop(uid, None)
             self._refuse(uid)
@@ -243,12 +243,12 @@ class WorkloadRecorder:
 
     @contextlib.contextmanager
     def _setting_pod_aside(self, uid: str) -> Iterator[None]:
-        """Set a pod aside that cannot be read, or whose owners cannot: nobody looks at it before it changes."""
+        """Set a pod aside that cannot be read, or whose owners cannot: it is skipped until it changes."""
         try:
             yield
         except SpotwrightError:
             raise
-        except Exception as error:  # noqa: BLE001  # a defect, or an object of somebody who looks for one
+        except Exception as error:  # noqa: BLE001  # a defect, or a hostile object
             pod = self._view.gone_pods.get(uid) or self._view.pods.get(uid) or {}
             self._aside.say("Pod", pod, because=error)
             self._view.settle_pod(uid)
@@ -282,7 +282,7 @@ class WorkloadRecorder:
             self._orphans.setdefault(uid, time.monotonic() + _ORPHANED)
 
     def _forget_orphans(self) -> None:
-        """Forget deleted pods whose owners nobody knows: whoever may make pods may name owners that are not there."""
+        """Forget deleted pods whose owners are unknown: pods may name owners that do not exist."""
         now = time.monotonic()
         over = {uid for uid, until in self._orphans.items() if until <= now}
         if not over:
@@ -353,7 +353,7 @@ class WorkloadRecorder:
     def tell_people(self, most: int) -> None:
         """Show so many of the runs that have changed as they are, the longest untold ones first.
 
-        Nothing is recorded meanwhile, so where the API server takes its time it is fewer at once.
+        Recording waits meanwhile, so a slow API server gets fewer at once.
         """
         ends = time.monotonic() + _TELLING
         for uid in [uid for uid, run in self._store.runs.items() if not run.is_told][:most]:
@@ -429,7 +429,7 @@ class WorkloadRecorder:
         return all(_ended_before(seen.pod, until) for seen in pods)
 
     def _may_be_begun_anew(self, root: Mapping[str, Any], now: float) -> bool:
-        """Whether an earlier record of this workload may have been deleted, with attempts of which nothing is known any more."""
+        """Whether an earlier record of this workload may have been deleted, with attempts that are unknown now."""
         records = self._store.records
         made_at = seconds(metadata(root).get("creationTimestamp"))
         if records.kept is None or made_at is None:
@@ -437,7 +437,7 @@ class WorkloadRecorder:
         return made_at <= max(now - records.kept, records.deleted_until(str(metadata(root).get("namespace", ""))))
 
     def _unseen_of(self, run: WorkloadRun, pods: Sequence[SeenPod]) -> Sequence[UnseenPod]:
-        """The pods of a run that came and went while nobody recorded."""
+        """The pods of a run that came and went unrecorded."""
         recorded = (key.partition("/")[0] for key in run.attempts)
         there = (uid_of(seen.pod) for seen in pods)
         known = chain(recorded, there, self._view.pods, self._view.gone_pods)
@@ -460,9 +460,9 @@ class WorkloadRecorder:
         return self._store.create(root, templates_of(owners), pools, now, self._namespaces.uid_for(root))
 
     def _root(self, run: WorkloadRun, pods: Sequence[SeenPod]) -> Mapping[str, Any] | None:
-        """The workload's object; of a pod that is a run of its own, the pod until it is gone. None: it is not there any more.
+        """The workload's object; for a bare pod, the pod until it is gone. None: it is gone.
 
-        Of a kind that cannot be read now nothing is known: then it is an object that says nothing.
+        For a kind that cannot be read now it is an empty object.
         """
         kind, namespace = str(run.state.meta.arguments.get("kind", "")), run.namespace
         if kind != "Pod":
@@ -502,6 +502,6 @@ def _root_of(pods: Sequence[SeenPod]) -> Mapping[str, Any]:
 
 
 def _ended_before(pod: Mapping[str, Any], at: float) -> bool:
-    """Whether a pod had ended at a moment, as far as it says; one that says nothing has not."""
+    """Whether a pod had ended at a moment, as far as it says; by default it had not."""
     ended_at = pod_ended_at(mapping(pod.get("status")))
     return ended_at is not None and ended_at < at

@@ -2,7 +2,7 @@
 
 The run is the topmost owner of a pod of a kind that is a run, or the pod itself if it carries a policy. A pod of a JobSet
 belongs to a Job, the Job to the JobSet, and that perhaps to a TrainJob; all of them may belong to a Trial of a Katib
-Experiment. A CronJob starts Jobs again and again: each Job is a run of its own.
+Experiment. A CronJob starts Jobs again and again: each Job is a separate run.
 
 Of a run it is read which tasks it has and from which pod templates, which attempts its pods hold and which of them have ended,
 how often its own controller tries again, and whether it is over. Pods that begin and end together share a restart, so that a
@@ -113,9 +113,9 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
 
 
 def is_own_run(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is a run by itself: nobody owns it, and it carries a policy.
+    """Whether a pod is a run by itself: it has no owner and carries a policy.
 
-    One that was made while nobody answered reviews has the label of its user alone.
+    One that was made while no webhook answered has only its user's label.
     """
     labels, annotations = (mapping(metadata(pod).get(part)) for part in ("labels", "annotations"))
     return controller_of(pod) is None and has_policy(labels, annotations)
@@ -194,7 +194,7 @@ class PodAttempt(NamedTuple):
 def attempts_of(pod: Mapping[str, Any], *, is_gone: bool = False, is_cut_off: bool = False) -> Iterator[PodAttempt]:
     """The attempts of a pod, oldest first; of very many the newest.
 
-    ``is_gone``: the API has the pod no more. ``is_cut_off``: it is to be deleted, and its node does not report, so nothing about
+    ``is_gone``: the API has the pod no more. ``is_cut_off``: it is to be deleted, and its node does not report, so no news about
     its end will come for as long as the node is away.
     """
     status = mapping(pod.get("status"))
@@ -294,7 +294,7 @@ def pods_of_job(job: Mapping[str, Any]) -> int:
 
 
 def retries_of_job(spec: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> int | None:
-    """The retries of a Job's pods. ``owners`` are those of the Job: a JobSet makes all of its Jobs again."""
+    """The retries of a Job's pods. ``owners`` are the Job's owners: a JobSet makes all of its Jobs again."""
     limit = spec.get("backoffLimitPerIndex", spec.get("backoffLimit"))
     if not isinstance(limit, int):
         return None
@@ -381,7 +381,7 @@ class TaskName(NamedTuple):
 
 
 def task_name(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> TaskName:
-    """The task of a pod. ``owners`` are those of :func:`~spotwright.cluster.workloads.lineage`."""
+    """The task of a pod. ``owners`` as from :func:`~spotwright.cluster.workloads.lineage`."""
     labels, annotations = (mapping(metadata(pod).get(name)) for name in ("labels", "annotations"))
     if ARGO_NODE in annotations:
         return workflow_task(annotations[ARGO_NODE], is_kfp=_KFP_RUN in labels)
@@ -452,13 +452,13 @@ def _member(
 
 
 def _number(index: object) -> int:
-    """An index that a controller writes as text; 0 for what a user has written there that is none."""
+    """An index that a controller writes as text; 0 for other text."""
     text = str(index)
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_INDEX else 0
 
 
 def _count(value: object, default: int) -> int:
-    """A count in a field of an object; the default for what is none, because the schemas of some kinds are open."""
+    """A count in a field of an object; the default for other values, because the schemas of some kinds are open."""
     return value if isinstance(value, int) and value > 0 else default
 
 
@@ -484,7 +484,7 @@ def workflow_task(node_name: str, *, is_kfp: bool) -> TaskName:
 
 
 def _segments(node_name: str) -> Iterator[tuple[str, str | None]]:
-    """The names in a node's name, each with the number of its iteration; dots inside parentheses separate nothing."""
+    """The names in a node's name, each with the number of its iteration; dots inside parentheses do not separate."""
     name, number, at = "", None, 0
     while at < len(node_name):
         part = _NODE_PART.match(node_name, at)
@@ -519,7 +519,7 @@ _LONGEST_MESSAGE = 300
 def last_step(workflow: Mapping[str, Any], path: str) -> Step | None:
     """Argo's word about a task: the outermost node of its name, the newest where what is around it was tried again.
 
-    None where the Workflow does not tell it: its nodes may be compressed, or kept elsewhere.
+    None if the Workflow does not show it: its nodes may be compressed, or kept elsewhere.
     """
     nodes = [node for node in _nodes_of(workflow) if _path_of(node, workflow) == path]
     nodes.sort(key=lambda node: (*_outwardness(str(node.get("name", ""))), -(seconds(node.get("startedAt")) or 0.0)))

@@ -115,7 +115,9 @@ def plain(node: Node) -> Any:
 
 
 _SHOWN = 10
-_ENOUGH = 100  # problems after which reading stops: such a file is no configuration, and finding close names takes time
+_ENOUGH = (
+    100  # problems after which reading stops: such a file is not a configuration, and finding close names takes time
+)
 _PLAIN_KEY = re.compile(r"[\w/*.-]+")
 _LONGEST = 60  # characters of a user's text that a message repeats
 
@@ -183,7 +185,7 @@ class Location(NamedTuple):
         self.wrong(node.line, f"expected {what}, found {describe(node)}")
 
     def entries(self, node: Table, known: Collection[str]) -> Mapping[str, Entry]:
-        """Return the entries of this mapping by their known names; those of the text of a stored run may have earlier names."""
+        """Return the entries of this mapping by their known names; a stored run's text may have earlier names."""
         if not self.problems.stored:
             return node.entries
         return {RENAMED[key] if RENAMED.get(key) in known else key: entry for key, entry in node.entries.items()}
@@ -225,7 +227,7 @@ def _short(text: str) -> str:
 
 
 MAX_BYTES = 1_000_000  # a thousand pools are 200 kB
-MAX_UNFOLDED = 50_000  # values, those of aliases counted at each use: all of them are read and checked
+MAX_UNFOLDED = 50_000  # values, aliases counted at each use: all of them are read and checked
 
 _QUOTE_STAR = "a pattern that begins with * needs quotes"
 _HINTS = (  # words in libyaml's message, advice
@@ -417,7 +419,7 @@ def name_of(path: Path) -> str:
 
 
 def read_bounded(file: BinaryIO, most: int, name: str, advice: str = "") -> bytes:
-    """Read a file to its end, of which no more than ``most`` bytes are taken. Raises :class:`InputError` if there are more."""
+    """Read a file to its end, but at most ``most`` bytes. Raises :class:`InputError` if there are more."""
     data = file.read(most + 1)
     if len(data) > most:
         limit = f"{most} bytes" if most % 2**20 else format_bytes(most)

@@ -495,7 +495,7 @@ TARGET = (
         one_of("stock", "always"),
         None,
         "stock",
-        "Which endings KFP 2.17 and later retry. `stock`: those of its manifests, which are neither errors of the code nor "
+        "Which endings KFP 2.17 and later retry. `stock`: as in its manifests, which are neither errors of the code nor "
         "drained pods. `always`: every ending, after its admin has set what `place` prints.",
     ),
     Field(
@@ -597,8 +597,8 @@ POOL = (
         None,
         "that of a pool with the same machine",
         "Resources of one node. Where no pool with the same machine has them either, a node runs one attempt at a time, "
-        "whatever the attempt requests. CPU, memory and ephemeral storage that a size does not name bound nothing; other "
-        "resources (GPUs) that it does not name are not there.",
+        "whatever the attempt requests. An unspecified CPU, memory or ephemeral-storage size is unlimited; any other "
+        "unspecified resource (GPUs) is zero.",
     ),
     Field("min_nodes", "a whole number, 0 or more", whole, 0, "0", "Number of nodes that always exist."),
     Field("max_nodes", "a whole number, 0 or more", whole, 10, "10", "Maximum number of nodes."),
@@ -633,7 +633,7 @@ POOL = (
         None,
         "nothing",
         "Spot pools only: the maximum price of a node. A pool whose `price` is higher is on no ladder; while the prices in its "
-        "`trace` are higher, its nodes are taken and none is available.",
+        "`trace` are higher, its nodes are reclaimed and none is available.",
     ),
     Field(
         "notice",
@@ -641,7 +641,7 @@ POOL = (
         duration,
         None,
         _notices(),
-        "Time between the provider's notice and the end of a node; `0s`: nodes are taken without a notice.",
+        "Time between the provider's notice and the end of a node; `0s`: nodes are reclaimed without a notice.",
     ),
     Field(
         "max_lifetime",
@@ -668,7 +668,7 @@ POOL = (
         "none",
         "More settings with which `spotwright pools command` makes the pool, by the names that the provider's tool has for them: "
         "flags of `az`, `gcloud` and `aws` without their dashes, fields of a node group (eksctl) or of a node class (Karpenter). "
-        "`true` is a flag without a value. Nothing else reads them.",
+        "`true` is a flag without a value. They have no other use.",
     ),
     Field(
         "simulate",

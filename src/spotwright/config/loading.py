@@ -97,7 +97,7 @@ class Config:
         return max(float(layer.values.get("grace_period", 0.0)) for layer in layers if layer is not None)
 
     def layers_for(self, *task_paths: str) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
-        """Return the layers of ``policy.default``, and those of ``policy.tasks`` that match a task's path, weakest first.
+        """Return the layers of ``policy.default``, and the layers of ``policy.tasks`` that match a task's path, weakest first.
 
         A task in a loop has two paths: ``loop/train-3``, and ``loop/train`` as in the pipeline. The layers are two groups because
         the pipeline's own settings rank between them.
@@ -152,7 +152,7 @@ def load(path: str | Path) -> Config:
 
 
 def files_named_in(path: Path) -> list[Path]:
-    """The price sheets and traces that a configuration names. Nothing of them is read. Raises :class:`ConfigError`."""
+    """The price sheets and traces that a configuration names. It does not read them. Raises :class:`ConfigError`."""
     text = read_text(path, MAX_BYTES)
     problems = Problems(str(path))
     sheets = read_fields(read(text, problems), Location(problems), TOP)["prices"] or ()
@@ -227,7 +227,7 @@ def _folders_beyond(folder: Path) -> list[Path]:
 
 
 def _found_above(config: Config, folder: Path) -> str:
-    return f"using {config.path}: there is no {FILE_NAME} in {folder.absolute()}"
+    return f"using {config.path}: no {FILE_NAME} in {folder.absolute()}"
 
 
 def _refuse_newer(root: Table, location: Location) -> None:

@@ -50,12 +50,11 @@ POLICY = (
 """The keys of ``policy``."""
 
 POLICY_MEANINGS: Mapping[str, str] = {
-    "spot": "Spot only, spot first, or on-demand only. Where it is not set, nothing is added: the task goes where its own "
-    "settings let it.",
+    "spot": "Spot only, spot first, or on-demand only. If unset, Spotwright leaves the task's placement alone.",
     "ladder": "The pools an attempt may use, in this order.",
     "interruptions.max": "Number of interruptions that a task survives. An interruption never counts as an error. "
     "Under a deadline: number of interrupted attempts in a row without more progress; after more, spot is left for good.",
-    "interruptions.backoff": "Wait before an attempt that returns to the pool that it was taken from.",
+    "interruptions.backoff": "Wait before an attempt that returns to the pool that reclaimed its node.",
     "interruptions.factor": "Factor by which each further wait is longer.",
     "interruptions.max_backoff": "Maximum wait.",
     "errors.retries": "Number of errors after which a task is tried again. An error never counts as an interruption.",
@@ -162,7 +161,7 @@ def _wrong_items(node: Node, location: Location) -> bool:
 
 
 def check_policies(policies: Policies, node: Table | None, pools: Mapping[str, Pool], location: Location) -> None:
-    """Report contradictions in the default taken together with each pattern, and policies for which there is no pool.
+    """Report contradictions in the default combined with each pattern, and policies without a fitting pool.
 
     ``node`` is the mapping ``policy`` of the file. Call this only if reading reported no problem.
     """
@@ -197,7 +196,7 @@ def _check_ladder(node: Node, pools: Mapping[str, Pool], location: Location) -> 
         return
     for index, item in enumerate(ladder.node.nodes):
         if isinstance(item, Scalar) and item.text not in pools:
-            location.item(index).wrong(item.line, f"{item.text!r} is no pool, {closest(item.text, pools)}")
+            location.item(index).wrong(item.line, f"{item.text!r} is not a pool, {closest(item.text, pools)}")
 
 
 def _missing_pools(policy: Policy, pools: Mapping[str, Pool]) -> Iterator[str]:
@@ -208,7 +207,9 @@ def _missing_pools(policy: Policy, pools: Mapping[str, Pool]) -> Iterator[str]:
     names = policy.ladder if policy.ladder is not None else tuple(pools)
     candidates = [pools[name] for name in names if name in pools]
     if not any(pool.is_spot == (policy.spot is Spot.REQUIRE) for pool in candidates):
-        among = f"the ladder ({policy.sources['ladder']}) has none" if policy.ladder is not None else "there is none"
+        among = (
+            f"the ladder ({policy.sources['ladder']}) has none" if policy.ladder is not None else "none is configured"
+        )
         yield f"spot: {policy.spot} ({policy.sources['spot']}) needs {needs}, and {among}: add one"
 
 
@@ -342,7 +343,7 @@ def _simulate(node: Table, location: Location, capacity: Capacity | None) -> Sim
         for name in _ONLY_SPOT:
             if name in entries:
                 location.key(name).wrong(
-                    entries[name].line, "on-demand nodes are not taken: remove it, or set capacity: spot"
+                    entries[name].line, "on-demand nodes are not reclaimed: remove it, or set capacity: spot"
                 )
     elif "interrupt_every" in entries and "trace" in entries:
         line = max(entries["interrupt_every"].line, entries["trace"].line)

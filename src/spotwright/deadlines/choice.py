@@ -8,7 +8,7 @@ element. Three things come together:
 - the safety rule, which does not depend on any of them: an attempt runs on spot, or waits, only while on-demand could still do
   the work that may be left, after the longest launch that is reckoned with and after the time that spot needs to be left.
 
-The rule holds from the decision to ``until``, whatever happens before, so it does not matter how often somebody looks.
+The rule holds from the decision to ``until``, whatever happens before, so it does not matter how often it is checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     """What the safety rule reckons with, in seconds: the longest launch, and the time that an attempt needs to leave spot.
 
     ``look`` is the shortest time between two decisions: a last moment that is nearer is now. ``unsaved`` is the time between two
-    saves: where less than that is left after a launch on spot, nothing would be saved there. ``egress`` is the price of moving
+    saves: with less than that left after a launch on spot, no save would happen there. ``egress`` is the price of moving
     the checkpoint to another place.
     """
 
@@ -58,9 +58,9 @@ class Situation(NamedTuple):
     """Jobs when a decision is due, as arrays of one length; times in seconds.
 
     ``remaining`` is the time to the deadline, ``left`` the expected work left, ``at_most`` what it may be at most. ``mode`` is
-    what each job runs on (a number of :class:`~spotwright.deadlines.jobs.Action`; one whose node was just taken waits), ``pool``
-    the spot pool that it runs on or ran on last (-1: none yet), ``starting`` what is left of its launch. ``up`` and ``age`` are
-    ``[pool, job]``: whether spot can be had, and how long that has been so.
+    what each job runs on (a number of :class:`~spotwright.deadlines.jobs.Action`; one whose node was just reclaimed waits),
+    ``pool`` the spot pool that it runs on or ran on last (-1: none yet), ``starting`` what is left of its launch. ``up`` and
+    ``age`` are ``[pool, job]``: whether spot can be had, and how long that has been so.
     """
 
     remaining: Any
@@ -77,7 +77,7 @@ class Choices(NamedTuple):
     """What jobs do next, as arrays: the action, the pool of it (for spot), and for how many seconds that is safe.
 
     The costs are those from now on, on average, in the currency of the prices: of waiting, of on-demand, and ``[pool, job]`` of
-    spot; infinite where an action is not possible. Only their differences mean something: they are those of a job with the same
+    spot; infinite where an action is not possible. Only their differences have a meaning: they belong to a job with the same
     slack and somewhat more work and time.
     """
 
@@ -119,7 +119,7 @@ class Chooser(NamedTuple):
     table: CostTable
 
     def choose(self, now: Situation) -> Choices:
-        """The cheapest safe action of each job; where nothing but on-demand is safe, on-demand."""
+        """The cheapest safe action of each job; if only on-demand is safe, on-demand."""
         wait, spot, on_demand = self._costs(now)
         wait = np.where(now.mode == Action.WAIT, wait, np.inf)  # no node is left in order to wait
         every = np.arange(len(wait))

@@ -34,7 +34,7 @@ _DECISIONS = 280  # decisions in the time to a deadline, at most
 _PER_TICK = 4  # units of work between two of them
 _LEAST_TICK = 600.0  # seconds, where the deadline leaves time for 60 decisions that far apart
 _ROWS = 22  # moments whose costs are kept
-_NEVER = np.float32(1e9)  # more than any job costs; finite, because infinity times a chance of zero is no number
+_NEVER = np.float32(1e9)  # more than any job costs; finite, because infinity times a chance of zero is not a number
 
 
 class Geometry(NamedTuple):
@@ -186,7 +186,7 @@ class _Values:
         done = max(0, tick_index * grid.per_tick - grid.work + 1)
         first, last = min(done, grid.slack), grid.slack + 1
         columns = self._columns = slice(first, last)
-        now[BUCKETS:, 1 : 2 + grid.stages] = now[BUCKETS:, :1]  # a spot node that was taken: the job waits
+        now[BUCKETS:, 1 : 2 + grid.stages] = now[BUCKETS:, :1]  # a reclaimed spot node: the job waits
         self._expect(slice(first, last + grid.per_tick))
         wait, spot, on_demand = self._outcome(0, None), self._outcome(1, None)[:BUCKETS], self._outcome(2, None)
         if row is not None:
@@ -240,7 +240,7 @@ class _Values:
 def lifetimes(up: Spells, tick: float, ticks: int) -> Any:
     """The time, in seconds, for which a job pays a spot node on average, by ticks of work and launch to go and by age bucket.
 
-    It pays until the node is taken or the work is done: ``[ticks to go, bucket]``.
+    It pays until the node is reclaimed or the work is done: ``[ticks to go, bucket]``.
     """
     goes_on = 1.0 - np.array([up.chance(index, tick) for index in range(BUCKETS)])
     ages = np.array([chance_of_leaving(index, tick) for index in range(BUCKETS)])

@@ -7,7 +7,7 @@ within the next ten minutes. Counts add up, so what a run sees of a pool (launch
 
 The shipped table, :data:`SHIPPED`, was fitted by us on nine recordings of 2023: the availability of one V100 in nine AWS zones
 (us-east-1a, c, d and f, us-east-2a and b, us-west-2a, b and c), 45 days from 2023-02-15, in the format and from the data set
-of "Can't Be Late" (Wu et al., NSDI 2024). Of each recording the first 60 % of its samples were taken, looked at every ten
+of "Can't Be Late" (Wu et al., NSDI 2024). Of each recording the first 60 % of its samples were used, looked at every ten
 minutes (the sample at or before each multiple of 600 s). A spell whose begin was not seen was left out. For every ten minutes
 of every other spell, its age at their end was put into a bucket, and it was counted whether the next look found it ended. All
 zones were added up.
@@ -64,7 +64,7 @@ class Spells(NamedTuple):
     def chance(self, index: int, tick: float = STEP) -> float:
         """The chance that a spell in this age bucket ends within ``tick`` seconds.
 
-        A bucket that was never seen has the chance of all buckets together; where nothing was seen at all that is a half.
+        A bucket that was never seen has the chance of all buckets together; without any observation that is a half.
         """
         seen, ended = self.seen[index], self.ended[index]
         if seen <= 0:
@@ -77,7 +77,7 @@ class Spells(NamedTuple):
         return sum(self.ended) / sum(self.seen) if sum(self.seen) > 0 else 0.5
 
     def first_age(self) -> float:
-        """The age, in seconds, to assume for a spell that had begun before anybody looked.
+        """The age, in seconds, to assume for a spell that had begun before the first look.
 
         It is the age from which on a spell ends as rarely as one of unknown age does.
         """
@@ -154,7 +154,7 @@ _MORE = 0.35
 
 
 def of_several(down: Spells, pools: int) -> Spells:
-    """The spells without spot of several pools together, from those of one: any of them ends it.
+    """The spells without spot of several pools together, from the spells of one: any of them ends it.
 
     Zones of a region lose spot together, so it comes back sooner than from one pool, and later than from as many that are
     independent: with a hazard that is the number of pools to the power of 0.35. Fitted on the recordings of the shipped table.
@@ -174,7 +174,7 @@ def chance_of_leaving(index: int, tick: float) -> float:
 
 
 NOTHING = HazardTable(Spells((0.0,) * BUCKETS, (0.0,) * BUCKETS), Spells((0.0,) * BUCKETS, (0.0,) * BUCKETS))
-"""The counts of a pool that nobody has seen."""
+"""The counts of an unseen pool."""
 
 _GROWTH = 1.25  # a table is made again after an end, or once there are this many times more looks
 _FIRST = 6.0  # looks, an hour
@@ -235,7 +235,7 @@ class _Counts:
 class Sightings:
     """What one run has seen of one pool. ``before`` are counts of earlier runs, ``table`` what both and the shipped counts say.
 
-    ``up`` tells whether spot could be had when it was last seen (``None``: not known), ``began`` when that spell began, as far
+    ``up`` says whether spot was available when last seen (``None``: unknown), ``began`` when that spell began, as far
     as is known, ``counted`` up to when its time was counted. ``watched``: the run has a node of the pool or waits for one, so
     a change is seen at once. ``looks`` were counted when the table was made, ``seen_from`` is when the present spell was first
     seen.
@@ -294,7 +294,7 @@ class Sightings:
         return HazardTable(self.ups.spells(), self.downs.spells())
 
     def _is_stale(self, now: float) -> bool:
-        """Whether nobody has looked for so long that the spell may be another one."""
+        """Whether the last look is so long ago that the spell may be another one."""
         return not self.watched and now - self.counted > STEP
 
     def _forget(self, at: float) -> None:

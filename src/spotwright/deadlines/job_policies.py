@@ -112,7 +112,7 @@ def cheapest_pool(pools: Sequence[Pool], now: Situation) -> Any:
 
 
 def formula(name: str, job: Job, pools: Sequence[Pool], limits: Limits) -> Formula:
-    """The formula of this name for a job. Raises :class:`InputError` for a name that is none of :data:`FORMULAS`."""
+    """The formula of this name for a job. Raises :class:`InputError` for a name outside :data:`FORMULAS`."""
     if name not in FORMULAS:
         raise InputError(f"policy {name!r} is not known; the formulas are {', '.join(FORMULAS)}")
     return Formula(name, job, tuple(pools), limits)

@@ -16,7 +16,7 @@ from spotwright.errors import InputError
 __all__ = ["DUST", "Action", "Job", "nearest_deadline"]
 
 DUST = 1e-6
-"""Seconds that rounding may leave of a duration that is nothing; far below what any clock here can tell."""
+"""Seconds that rounding may leave of a zero duration; far below the resolution of any clock here."""
 
 
 class Action(IntEnum):
@@ -35,8 +35,8 @@ class Action(IntEnum):
 class Job(NamedTuple):
     """A job with a deadline.
 
-    ``work`` is how long it runs on a node that is never taken, ``deadline`` the time until it must be done, ``overhead`` what a
-    launch takes before work goes on (boot, image, restore, lost work); all in seconds. Prices are per hour, in any currency.
+    ``work`` is how long it runs on a node that is never reclaimed, ``deadline`` the time until it must be done, ``overhead`` what
+    a launch takes before work goes on (boot, image, restore, lost work); all in seconds. Prices are per hour, in any currency.
     """
 
     work: float
@@ -51,7 +51,7 @@ class Job(NamedTuple):
         return self.work + self.overhead <= self.deadline + DUST
 
     def checked(self) -> Job:
-        """Return the job itself. Raises :class:`InputError` for durations and prices that mean nothing."""
+        """Return the job itself. Raises :class:`InputError` for meaningless durations and prices."""
         for name, value, least in (
             ("work", self.work, 0.0),
             ("deadline", self.deadline, 0.0),

@@ -1,6 +1,6 @@
 """Works out the cheapest safe policy for a job that cannot save its work: backward dynamic programming over time and age.
 
-An attempt that is lost starts again from nothing, so only a whole attempt counts. It is launched on spot only while on-demand
+An attempt that is lost starts again from zero, so only a whole attempt counts. It is launched on spot only while on-demand
 could do all of the work again if it were lost at its end. Among the actions that are safe the table takes the one with the
 smallest expected cost; the rule uses the exact durations, and the table rounds them up.
 """
@@ -26,7 +26,7 @@ _PARTS = 10  # parts of an attempt, where that needs no more ticks
 def spot_ends(job: Job, drain: float = 0.0) -> float:
     """The time to the deadline, in seconds, from which no attempt on spot may be launched any more.
 
-    ``drain`` is what a running attempt needs to end when it is told to.
+    ``drain`` is what a running attempt needs to end after SIGTERM.
     """
     return 2.0 * (job.work + job.overhead) + drain
 

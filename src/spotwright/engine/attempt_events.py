@@ -131,7 +131,7 @@ def _waits(state: RunState, event: ev.AttemptWaits) -> None:
 
 
 def _taken_back(state: RunState, event: ev.AttemptRecalled) -> None:
-    """Note that an attempt without a node is taken back; its end follows."""
+    """Note that an attempt without a node is recalled; its end follows."""
     attempt = state.tasks[event.task].attempts[event.attempt - 1]
     if not attempt.is_live or attempt.bound_at is not None:
         raise ValueError("the attempt does not wait for a node")
@@ -161,7 +161,7 @@ def _was_on_former(state: RunState, event: ev.AttemptBound) -> bool:
 
 
 def _rung_of_pool(task: TaskState, pool: str, expected: int) -> int:
-    """The rung of the pool that took an attempt which was open to all; the expected one for a pool that is none of them."""
+    """The rung of the pool that took an attempt which was open to all; the expected one for another pool."""
     rungs = task.plan.ladder.rungs
     return next((index for index, rung in enumerate(rungs) if pool in rung.pools), expected)
 
@@ -202,7 +202,7 @@ def _notice(state: RunState, event: ev.NoticeGiven) -> None:
 
 
 def _notice_withdrawn(state: RunState, event: ev.NoticeWithdrawn) -> None:
-    """Take a notice back from its node and from the attempts on it that go on. Its id is kept: it is told once."""
+    """Take a notice back from its node and from the attempts on it that go on. Its id is kept: it is posted once."""
     state.nodes[event.node].noticed_at = None
     for task in state.tasks.values():
         for attempt in task.attempts:
@@ -295,7 +295,7 @@ def _follow_fail(state: RunState, task: TaskState, event: ev.AttemptDecided) -> 
 
 
 def _follow_cancel(state: RunState, task: TaskState, event: ev.AttemptDecided) -> None:
-    if task.last.taken_back is not None:  # what it had waited for in vain is waited for no more, whoever ended it then
+    if task.last.taken_back is not None:  # its vain wait is over, whatever ended it
         task.next_rung = task.last.taken_back.rung
     if state.cancelling:
         task.status = TaskStatus.CANCELLED

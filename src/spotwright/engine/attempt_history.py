@@ -17,7 +17,7 @@ __all__ = ["history_of", "is_settled", "members_of", "past_of", "restarts_before
 
 
 def past_of(attempt: AttemptState) -> PastAttempt:
-    """An attempt as the decision about the next one reads it. One that a deadline moved spends nothing."""
+    """An attempt as the decision about the next one reads it. One that a deadline moved spends no budget."""
     decided = attempt.taken_back
     cause = attempt.cause
     return PastAttempt(
@@ -86,7 +86,7 @@ def _of_restart(members: Collection[PastAttempt], own: PastAttempt | None) -> Pa
     """The ending of the member that ended a restart, on the rung of this task's own attempt.
 
     Beside an error it counts where a member that waited in vain was to go. A member with other rungs, a leader on on-demand say,
-    moves nobody: who waited in vain beside it stays on its own rung.
+    moves no one: a member that waited in vain beside it stays on its own rung.
     """
     worst = min(members, key=_place_of)
     if own is not None and _place_of(worst) == len(_WORST_FIRST):

@@ -12,7 +12,7 @@ __all__ = ["budgets_begin", "charge", "is_own_move", "members", "spent_around", 
 
 
 def charge(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause) -> None:
-    """Charge a task's budgets for an ended attempt; those of a set of tasks once for each of its restarts."""
+    """Charge a task's budgets for an ended attempt; a set of tasks is charged once for each of its restarts."""
     if not attempt.gang:
         task.spent = task.spent.after(cause)
         return
@@ -63,14 +63,14 @@ def spent_around(state: RunState, task: TaskState, attempt: AttemptState) -> tup
 
 
 def is_own_move(attempt: AttemptState, cause: Cause) -> bool:
-    """Whether a deadline ended the attempt to go on elsewhere, which spends nothing."""
+    """Whether a deadline ended the attempt to go on elsewhere, which spends no budget."""
     return bool(attempt.moving) and cause is Cause.DISRUPTED
 
 
 def _worse(one: Cause, other: Cause) -> Cause:
     """The cause that a restart is charged for: an interruption explains the errors and the moves of the other members.
 
-    A member that waited in vain explains the moves of the others, and is charged nothing.
+    A member that waited in vain explains the moves of the others, and is not charged.
     """
     return max(one, other, key=_weight)
 

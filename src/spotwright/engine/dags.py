@@ -1,4 +1,4 @@
-"""The steps of the fold that change several tasks: unfold a DAG, make tasks ready, end them, keep results of before a reset.
+"""The steps of the fold that change several tasks: unfold a DAG, make tasks ready, end them, keep results from before a reset.
 
 The cost of a step (called by :mod:`spotwright.engine.fold`) depends on the number of the task's neighbours, never on the number
 of tasks in the run. Only the first failure in a DAG visits all tasks of that DAG.
@@ -93,7 +93,7 @@ def _open_iterations(state: RunState, task: TaskState, loop: LoopState) -> None:
 
 
 def add_tasks(state: RunState, scope: ScopeState, earlier: Mapping[str, TaskState]) -> None:
-    """Add the tasks of a scope. ``earlier`` are tasks of before the last reset whose success may count.
+    """Add the tasks of a scope. ``earlier`` are tasks from before the last reset whose success may count.
 
     A task always keeps its earlier attempts, because their numbers, logs and costs go on. Its earlier success counts only if that
     of every upstream task counts. So the tasks downstream of one that runs again run again too.
@@ -192,7 +192,7 @@ def _end(state: RunState, task: TaskState, status: TaskStatus, why: str) -> None
 
 
 def _tasks_of(state: RunState, scope: ScopeState) -> Iterator[TaskState]:
-    """The tasks of a scope, as far as they are there: those of a workload appear one by one, under names of their own."""
+    """The present tasks of a scope: a workload's appear one by one, under their own names."""
     if any(scope.place.child(name) not in state.tasks for name in scope.place.dag.tasks):
         return (task for task in state.tasks.values() if task.scope is scope)
     return (state.tasks[scope.place.child(name)] for name in scope.place.dag.tasks)

@@ -122,7 +122,7 @@ def _is_current(state: RunState, at: float, path: str) -> bool:
     return waits_or_runs and task.last.until == at and not task.last.halted
 
 
-_LATER = 300.0  # seconds of the simulated world to the next look at an attempt about which nothing can be decided now
+_LATER = 300.0  # seconds of the simulated world to the next look at an attempt that allows no decision now
 _LOOKS = 5  # for room on on-demand, in the time of one ``pending_timeout``
 
 
@@ -178,7 +178,7 @@ def _until_last_moment(task: TaskState, outlook: Outlook, now: float) -> Event:
 
 
 def _look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
-    """As :func:`look`; but an attempt leaves spot for on-demand only where on-demand can be had, and it is told before."""
+    """As :func:`look`; but an attempt leaves spot for on-demand only if on-demand is available, and gets a notice before."""
     decided, ladder = look(state, task, snapshot, now), task.plan.ladder
     ends = decided.until if isinstance(decided, AttemptKept) else now
     goes_to_spot = (
@@ -236,11 +236,11 @@ def take_back(
 ) -> list[Event]:
     """The decision to take an attempt back, if it waits in vain and there is a rung to try; of a set one is enough.
 
-    ``pauses`` are the last pauses of pools, and ``own`` those of them that count for how long the next one is, by default all.
+    ``pauses`` are the last pauses of pools, and ``own`` the pauses that set the length of the next one, by default all.
     ``taken`` are the moments at which an attempt last got a node of a pool: one that gave
     a node to another attempt meanwhile is not without capacity. Nor is one that holds other members of the set: its nodes are
-    too few for the whole set, and free for others once the set has left. What an autoscaler says of a pod alone is no word on
-    its pools: whoever may write in a namespace can write it.
+    too few for the whole set, and free for others once the set has left. An autoscaler's status of a single pod does not count
+    for its pools: whoever may write in the pod's namespace can forge it.
     """
     due = in_vain_at(task, attempt)
     if due is None or now < due or attempt.taken_back is not None:
@@ -279,7 +279,7 @@ def take_back(
 
 
 def after_waiting(attempt: AttemptState) -> Ending | None:
-    """The cause of the end of an attempt that was taken back; ``None`` for any other attempt."""
+    """The cause of the end of an attempt that was recalled; ``None`` for any other attempt."""
     decided = attempt.taken_back
     if decided is None or attempt.bound_at is not None:
         return None
@@ -293,14 +293,15 @@ def _next_rung(
 ) -> int | None:
     """The rung to try next.
 
-    A pool for which this task, or another one of its set, has waited in vain is left out for it, whoever got a node there since.
+    A pool for which this task, or another one of its set, has waited in vain is left out for it, even if others got a node there
+    since.
     """
     without = left_out(pauses, now) | left_out(pauses_of(sorted(_waited_in_vain(state, task, attempt))), now)
     return rung_after_waiting(attempt.rung, task.spent, task.plan.policy, task.plan.ladder, without)
 
 
 def _waited_in_vain(state: RunState, task: TaskState, attempt: AttemptState) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """When an attempt of this task, or of a set that it belongs to, was taken back, and the pools for which it had waited."""
+    """When an attempt of this task, or of a set that it belongs to, was recalled, and the pools for which it had waited."""
     gang_set = attempt.gang.partition("/")[0]
     for one in state.tasks.values() if gang_set else (task,):
         for each in one.attempts:
@@ -442,7 +443,7 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
 
 
 def judged_signals(task: TaskState, attempt: AttemptState) -> Signals:
-    """The signals by which the end of an attempt is judged: those of its end, with the progress that it reported last.
+    """The signals by which the end of an attempt is judged: its end's, with the progress that it reported last.
 
     A task without declared outputs misses none, so its exit code decides together with its progress.
     """
@@ -522,7 +523,7 @@ def _is_late(state: RunState, now: float) -> bool:
 
 def _late(state: RunState) -> str:
     seconds = state.plan.graph.active_deadline or 0.0
-    return f"the run has taken longer than the {seconds:g}s that its pipeline allows (active_deadline_seconds)"
+    return f"the run took longer than the {seconds:g}s that its pipeline allows (active_deadline_seconds)"
 
 
 def _halt(state: RunState, now: float) -> list[Event]:

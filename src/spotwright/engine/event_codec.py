@@ -143,7 +143,7 @@ def encode(event: Event) -> Row:
         if value != default:
             data[key] = value if write is None else write(value)
     if type(event) is RunCreated:
-        data = data.get("meta", {})  # its fields are those of the row
+        data = data.get("meta", {})  # its fields are the row's
     return Row(event.at, event.kind, event.task, event.attempt, data)
 
 
@@ -282,7 +282,7 @@ def _write_meta(meta: RunMeta) -> dict[str, Any]:
 
 
 _FORMER_META = frozenset({"explicit_config"})
-"""Fields of runs' first events that earlier journals have and nothing reads any more."""
+"""Fields of runs' first events in earlier journals, no longer read."""
 
 
 def _read_meta(data: Mapping[str, Any]) -> RunMeta:

@@ -219,7 +219,7 @@ class NoteAdded(Event, kw_only=True):
 class NodeChanged(Event, kw_only=True):
     """Fact: a node boots, is ready or is gone.
 
-    ``offers``: the resources that it offers to pods, as far as the configuration of its pool does not tell them.
+    ``offers``: the resources that it offers to pods, unless the configuration of its pool gives them.
     """
 
     kind = "node"
@@ -234,7 +234,7 @@ class NodeChanged(Event, kw_only=True):
 class NoticeGiven(Event, kw_only=True):
     """Fact: the provider announces that it takes a node at ``goes_at``. ``attempts`` are (task, number) pairs on that node.
 
-    ``id`` is the source's own name for the notice, empty where it has none: a node is told of each notice once.
+    ``id`` is the source's own name for the notice, empty where it has none: a node gets each notice once.
     """
 
     kind = "notice"
@@ -249,8 +249,8 @@ class NoticeGiven(Event, kw_only=True):
 class AttemptBound(Event, kw_only=True):
     """Fact: an attempt has a node. The engine starts the attempt once this event is durable.
 
-    Of an attempt that an orchestrator made, ``node`` and ``pool`` are empty where nobody tells them. ``requests`` are those of
-    its pod, where they are others than those of its task: its account is computed from them. ``boot`` has the first characters
+    Of an attempt that an orchestrator made, ``node`` and ``pool`` are empty if unknown. ``requests`` are the requests of
+    its pod, if they differ from its task's: its account is computed from them. ``boot`` has the first characters
     of the node's boot ID, where it was seen: a node that restarts has another one.
     """
 
@@ -274,7 +274,7 @@ class AttemptEnded(Event, kw_only=True):
     """Fact: an attempt has ended, with every observed signal of its end.
 
     ``started_at``, ``ended_at``, ``seconds``, ``cpu_seconds`` and ``max_rss`` (bytes) are measures of its process, if there are
-    any. ``settled``: the engine of the attempt had ended, and a later engine settled it. ``ended_by``: where nothing reported the
+    any. ``settled``: the engine of the attempt had ended, and a later engine settled it. ``ended_by``: if no report gave the
     moment of its end, ``at`` is the last proof that it lived, ``proof`` names that, and at ``ended_by`` its absence was first
     known; None: it ended ``at`` that moment.
     """
@@ -309,7 +309,7 @@ class TaskCached(Event, kw_only=True):
 
 
 class CacheMissed(Event, kw_only=True):
-    """Fact: there is no earlier result of this task's work."""
+    """Fact: no earlier result of this task's work exists."""
 
     kind = "uncached"
 
@@ -317,7 +317,7 @@ class CacheMissed(Event, kw_only=True):
 class SnapshotTaken(Event, kw_only=True):
     """Fact: the answers of the world that the following decisions used.
 
-    ``room`` tells for pools whether they had room; ``waiting`` tells for task paths why their attempt had no node, and ``coming``
+    ``room`` says for pools whether they had room, ``waiting`` for task paths why their attempt had no node, and ``coming``
     which node was on its way for it, where one was.
     """
 
@@ -445,8 +445,8 @@ class RunFinished(Event, kw_only=True):
 class AttemptAdopted(Event, kw_only=True):
     """Fact: the orchestrator has made an attempt, which waits for a node. The task is new if no attempt of it came before.
 
-    ``key`` is unique among all attempts, so that nothing is recorded twice by a watcher that looks again after a crash.
-    ``template`` is the task of the plan from which this one was made. ``pod`` is the pod's name; ``pools`` may take it.
+    ``key`` is unique among all attempts, so that a watcher that looks again after a crash records no event twice.
+    ``template`` is the task of the plan from which this one was made. ``pod`` is the pod's name; ``pools`` admit it.
     ``gang``: the restart of a set of tasks that end together, as ``SET/RESTART``. The tasks of a set share their budgets, and a
     restart is charged once, for the worst of its ends. ``is_open``: it was admitted for all rungs of its ladder, and the pool
     that takes it decides which one is its own. ``why`` is the sentence with which it was admitted.
@@ -465,7 +465,7 @@ class AttemptAdopted(Event, kw_only=True):
 
 
 class AttemptWaits(Event, kw_only=True):
-    """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: nothing holds it up any more.
+    """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: it is no longer held up.
 
     ``why`` begins with a word for the kind of the reason: that of Kubernetes or of an autoscaler, or one of ours (see
     :mod:`spotwright.engine.waits`).
@@ -477,9 +477,9 @@ class AttemptWaits(Event, kw_only=True):
 
 
 class AttemptRecalled(Event, kw_only=True):
-    """Decision: an attempt that waits in vain for a node is taken back, so that the next one waits on another rung.
+    """Decision: an attempt that waits in vain for a node is recalled, so that the next one waits on another rung.
 
-    It spends no budget. ``rung`` and ``pools`` are those of the next attempt. ``left_out`` are the pools that no attempt is
+    It spends no budget. ``rung`` and ``pools`` belong to the next attempt. ``left_out`` are the pools that no attempt is
     sent to for a while, each with the moment at which that ends (Unix seconds) and how often in a row it was left out.
     ``is_said``: what makes the cluster's nodes says itself that these pools have none.
     """
@@ -506,7 +506,7 @@ class PodStuckTerminating(Event, kw_only=True):
 
 
 class AttemptReleased(Event, kw_only=True):
-    """Decision: the pod of an attempt is deleted without a word of its node, so that its successor can start.
+    """Decision: the pod of an attempt is deleted without a status of its node, so that its successor can start.
 
     Its machine is certainly gone, or is silent while a Job waits for the pod, or has restarted and never starts it.
     """

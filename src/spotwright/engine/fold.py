@@ -1,7 +1,7 @@
 """Folds events into the state: one function applies one event and updates the indexes, so no decision scans all tasks.
 
-:func:`fold` guesses nothing: an event that does not fit the state (such as the end of an attempt that was never placed) raises
-:class:`StateError`. Nothing here reads a clock or does IO; facts about the graph and the configuration come from the
+:func:`fold` does not guess: an event that does not fit the state (such as the end of an attempt that was never placed) raises
+:class:`StateError`. It reads no clock and does no IO; facts about the graph and the configuration come from the
 :class:`~spotwright.engine.plan.Plan` of the state. The events of attempts are folded in
 :mod:`spotwright.engine.attempt_events`.
 """
@@ -205,7 +205,7 @@ def _cache_missed(state: RunState, event: ev.CacheMissed) -> None:
 
 
 def _completed(state: RunState, event: ev.TaskCompleted) -> None:
-    """End a task well; one whose last attempt ended otherwise has the word of its orchestrator for it."""
+    """End a task well, even after a failed last attempt if its orchestrator counts it as succeeded."""
     task = state.tasks[event.task]
     if state.meta.orchestrator and task.attempts and task.status in (TaskStatus.READY, TaskStatus.BACKOFF):
         task.due, task.last.due = None, None
@@ -222,7 +222,7 @@ def _failed(state: RunState, event: ev.TaskFailed) -> None:
 
 
 def _outputs_read(state: RunState, event: ev.OutputsRead) -> None:
-    """Add output parameters to those of a task."""
+    """Add output parameters to a task's."""
     task = state.tasks[event.task]
     task.parameters = {**task.parameters, **event.parameters}
 

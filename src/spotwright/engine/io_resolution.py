@@ -1,6 +1,6 @@
 """Resolve the values that flow through a run: inputs of tasks, items of loops, outputs of DAGs and of the run.
 
-Sources are resolved in the scope of the task's DAG, and from there up to the run's arguments. Values here are those of the
+Sources are resolved in the scope of the task's DAG, and from there up to the run's arguments. Values here come from the
 journal: an argument that refers to a secret is the reference, never the secret.
 
 A value keeps its type on its way through DAGs, loops and conditions. It is converted to a declared type only where a component
@@ -76,7 +76,7 @@ class Inputs(NamedTuple):
 def inputs_of(state: RunState, task: TaskState, outer: Inputs | None = None) -> Inputs:
     """Resolve the inputs of a task whose upstream tasks have ended. Inputs without a source or value take their default.
 
-    Constants of a task with an executor keep their placeholders; those of a DAG are filled in. ``outer`` are those of its scope,
+    Constants of a task with an executor keep their placeholders; a DAG's are filled in. ``outer`` are the inputs of its scope,
     for a caller that has them already.
     """
     spec = task.plan.spec
@@ -151,9 +151,9 @@ def condition_inputs(state: RunState, task: TaskState) -> Mapping[str, Any]:
 
 
 def loop_items(state: RunState, task: TaskState) -> list[Any] | None:
-    """The items of a loop; ``None`` for a task that is no loop. The graph's dialect parses a string.
+    """The items of a loop; ``None`` for a task that is not a loop. The graph's dialect parses a string.
 
-    Raises ``ValueError`` for a value that is no list.
+    Raises ``ValueError`` for a value that is not a list.
     """
     loop = task.plan.spec.loop
     if loop is None:
@@ -162,7 +162,7 @@ def loop_items(state: RunState, task: TaskState) -> list[Any] | None:
 
 
 def items_of(loop: Loop, inputs: Inputs, dialect: Dialect) -> list[Any]:
-    """The items of a loop whose task has these inputs. Raises ``ValueError`` for a value that is no list."""
+    """The items of a loop whose task has these inputs. Raises ``ValueError`` for a value that is not a list."""
     if not loop.items:
         return list(loop.raw)
     value = (inputs.artifacts if loop.of_artifacts else inputs.parameters).get(loop.items)
@@ -173,7 +173,7 @@ def items_of(loop: Loop, inputs: Inputs, dialect: Dialect) -> list[Any]:
     if isinstance(items, Mapping) and loop.of_artifacts:
         return [items]
     if not isinstance(items, Sequence) or isinstance(items, str):
-        raise ValueError(f"it loops over {name}, which is no list: {str(value)[:60]}")
+        raise ValueError(f"it loops over {name}, which is not a list: {str(value)[:60]}")
     return list(items)
 
 
@@ -213,7 +213,7 @@ def _outputs(
 
 
 def run_outputs(state: RunState) -> dict[str, Any]:
-    """The existing outputs of the whole graph; if it declares none, those of the tasks without consumers.
+    """The existing outputs of the whole graph; if it declares none, the outputs of the tasks without consumers.
 
     Keys are output names, or ``task.output`` where the graph declares none.
     """

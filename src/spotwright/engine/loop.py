@@ -95,7 +95,7 @@ class Engine:
         """Renew the lease, fold the facts, decide, commit and perform.
 
         Returns the moment (Unix seconds) at which the next turn is due even without facts; ``None``: the engine waits for facts
-        only. Raises :class:`~spotwright.errors.Fenced` after another engine took the run: nothing is performed then.
+        only. Raises :class:`~spotwright.errors.Fenced` after another engine took the run, before any effect.
         """
         renewal = self.lease.renew(self.clock()) if self.lease is not None else None
         batch = [*facts, *self._facts]
@@ -170,7 +170,7 @@ class Engine:
     # -- effects
 
     def _perform(self, event: Event) -> None:
-        """Do what a committed event asks of the backend; most events ask nothing."""
+        """Do what a committed event asks of the backend; most events have no effect."""
         outcome = self._effect(event)
         if outcome is not None:
             now = self.clock()
@@ -257,10 +257,10 @@ def drive(
     observers: Sequence[Observer] = (),
     lease: LeaseKeeper | None = None,
 ) -> RunState:
-    """Drive a run to its end. ``facts`` are those of the first turn: how the run was created, which engine drives it.
+    """Drive a run to its end. ``facts`` belong to the first turn: how the run was created, which engine drives it.
 
-    After an error the backend is closed and nothing more is committed: the error may have come from the journal. An engine that
-    lost its lease ends nothing: what runs belongs to the engine that took the run.
+    After an error the backend is closed and no more is committed: the error may have come from the journal. An engine that
+    lost its lease ends no attempt: what runs belongs to the engine that took the run.
     """
     engine = Engine(state, journal, backend, clock, observers, lease)
     try:

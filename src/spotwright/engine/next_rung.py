@@ -97,9 +97,9 @@ def advise(
     snapshot: Snapshot,
     lost: str | None = None,
 ) -> Advice | None:
-    """The cheapest safe action of a task now; ``None`` where nothing but on-demand is left, or nothing but spot.
+    """The cheapest safe action of a task now; ``None`` if only on-demand is left, or only spot.
 
-    ``lost`` is a pool that has just taken a node.
+    ``lost`` is a pool that has just reclaimed a node.
     """
     ladder = planned.ladder
     if not outlook.work or not ladder.on_demand or outlook.only_on_demand:
@@ -227,7 +227,7 @@ def _to_wait_for(task: TaskState, markets: Sequence[_Market]) -> int | None:
 def _restarting(
     state: RunState, task: TaskState, job: Job, markets: Sequence[_Market], outlook: Outlook, words: _Words
 ) -> Advice:
-    """What a job does that saves nothing: the cheapest of a launch or a wait for each spot pool, and of on-demand."""
+    """The action of a job that does not save: the cheapest of a launch or a wait for each spot pool, and of on-demand."""
     from spotwright.deadlines.jobs import Action
 
     scale = state.time_scale
@@ -259,7 +259,7 @@ def _markets(
     snapshot: Snapshot,
     lost: str | None,
 ) -> list[_Market]:
-    """What the run and earlier ones have seen of the spot pools of a ladder; of one that nobody has seen, what is shipped.
+    """What the run and earlier ones have seen of the spot pools of a ladder; for an unseen pool, the shipped figures.
 
     The pool on which the task runs is up, also where the run uses all of its nodes.
     """
@@ -303,7 +303,7 @@ def _prices(state: RunState, ladder: Ladder) -> tuple[dict[str, float], str]:
 class _Words:
     """Puts the figures of a decision into words: the slack, and costs until the end of the work on average.
 
-    Both are those of real time, as in the account of the run.
+    Both are in real time, as in the account of the run.
     """
 
     def __init__(self, outlook: Outlook, currency: str, time_scale: float) -> None:
@@ -315,14 +315,14 @@ class _Words:
     def better(self, saved: float, pool: str = "") -> str:
         """Why a task goes to a spot pool, or stays there; or waits for one."""
         if saved >= _NEVER:
-            return f"{self._slack}, and nothing else is possible"
+            return f"{self._slack}, and no other choice is possible"
         what = f"{pool} is expected" if pool else "expected"
         return f"{self._slack}, {what} to save {self._amount(saved)} over going to on-demand now"
 
     def on_demand(self, saved: float) -> str:
         """Why a task goes to on-demand, or stays there."""
         if saved >= _NEVER:
-            return f"{self._slack}, and nothing else is possible"
+            return f"{self._slack}, and no other choice is possible"
         return f"{self._slack}, expected to save {self._amount(saved)} over the best use of spot"
 
     def gain(self, gain: float) -> tuple[float, str]:
@@ -372,7 +372,7 @@ class Answers(Protocol):
 class Snapshot:
     """The answers of one round of decisions.
 
-    Without a world (in replays, and when a run is recovered) the answers are those of ``room``, ``waiting`` and ``coming``; by
+    Without a world (in replays, and when a run is recovered) the answers are ``room``, ``waiting`` and ``coming``; by
     default every pool has room, and an attempt waits because there is "no node", and none is on its way.
     """
 
@@ -442,7 +442,7 @@ def first_choice(state: RunState, task: TaskState, planned: PlannedTask, snapsho
         return deadline.choose(outlook, planned.ladder, snapshot.has_room, kept)
     if kept is None or not deadline.any_room(planned.ladder, [kept], snapshot.has_room):
         return deadline.choose(outlook, planned.ladder, snapshot.has_room)
-    choice = deadline.choose(outlook, planned.ladder, snapshot.has_room, kept)  # where it was told to go
+    choice = deadline.choose(outlook, planned.ladder, snapshot.has_room, kept)  # the earlier choice
     if choice.rung != kept or outlook.advice is None:
         return choice
     return Choice(kept, "spot: the attempt before was moved here", outlook.advice.until)
@@ -555,7 +555,7 @@ def _until_patience_ends(state: RunState, planned: PlannedTask, rung: int, now: 
 
 
 def expected_rung(task: TaskState | None, planned: PlannedTask) -> int:
-    """The rung that was decided for a task's next attempt; the first one where nothing was."""
+    """The rung that was decided for a task's next attempt; by default the first one."""
     if task is not None and task.next_rung is not None:
         return task.next_rung
     return budgets.first_rung(BudgetUse() if task is None else task.spent, planned.policy, planned.ladder)

@@ -42,7 +42,7 @@ def spot_bound(state: RunState, task: TaskState, event: AttemptBound) -> None:
 
 
 def run_taken_up(state: RunState) -> None:
-    """An engine takes the run: nobody saw the pools meanwhile, and running attempts are looked at again."""
+    """An engine takes the run: the pools were unobserved meanwhile, and running attempts are looked at again."""
     for sightings in state.sightings.values():
         sightings.leave(state.last_at * state.time_scale)
     for path in state.under_way:
@@ -62,7 +62,7 @@ def market_known(state: RunState, event: MarketKnown) -> None:
 
 
 def room_seen(state: RunState, event: SnapshotTaken) -> None:
-    """The world said which pools have room. A pool that is full of the run's own nodes tells nothing."""
+    """The world said which pools have room. A pool full of the run's own nodes shows nothing."""
     if not event.room:
         return
     from spotwright.deadlines.hazards import Sightings
@@ -117,7 +117,7 @@ def work_measured(state: RunState, task: TaskState, attempt: AttemptState, event
 
 
 def reached_before(task: TaskState, attempt: AttemptState) -> float:
-    """The share of the work that earlier attempts of the task had reported; after one without a report just above nothing."""
+    """The share of the work that earlier attempts of the task had reported; after one without a report just above zero."""
     earlier = task.attempts[: attempt.number - 1]
     return max((each.progress or _SOMETHING for each in earlier), default=0.0)
 
@@ -125,7 +125,7 @@ def reached_before(task: TaskState, attempt: AttemptState) -> float:
 def has_gone_on(task: TaskState, attempt: AttemptState, at: float) -> bool:
     """Whether an attempt has not done alone what it reports first, at this moment: it would have been twice as fast as known.
 
-    Without an ``expected_duration`` nobody asks.
+    Without an ``expected_duration`` it is not asked for.
     """
     stated = task.plan.policy.expected_duration or 0.0
     if attempt.number == 1 or attempt.bound_at is None or at < attempt.bound_at:

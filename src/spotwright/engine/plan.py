@@ -76,8 +76,8 @@ class PlannedTask(NamedTuple):
 class Plan:
     """A graph on pools under a policy. ``flags`` is the strongest layer: the command line's.
 
-    ``found`` are the names of pools that were read off nodes, and that nobody described: they have a name and a capacity, so that
-    what ran there is told, and are no rungs. Only for work that fits none of the others they are, because nobody places it.
+    ``found`` are the names of undescribed pools that were read off nodes: they have a name and a capacity, so that
+    the report can name them, and are rungs only for work that fits no other pool, because such work is not placed.
     ``keeps_deadlines``: false for what runs on a cluster, where a deadline has no effect.
     """
 
@@ -158,7 +158,7 @@ class Plan:
             if planned.ladder.rungs and not planned.spec.deferred and not any(planned.work.requests.values()):
                 without_requests.append(planned.spec_path)
         lines = [f"{note} (task {_some(paths)})" for note, paths in notes.items()]
-        if without_requests and (len(without_requests) > 1 or self._has_loop):  # alone on its node it shares nothing
+        if without_requests and (len(without_requests) > 1 or self._has_loop):  # alone on its node it does not share
             lines.append(_default_share_note(without_requests))
         if self.graph.ignored:
             lines.append(
@@ -181,13 +181,13 @@ class Plan:
     def instance(self, template: str, path: str) -> PlannedTask:
         """A task of a workload that was made from a task of the root DAG. Raises :class:`KeyError` for one that is not there.
 
-        Its policy is that of its own path and of the template's.
+        Its policy follows from its own path and the template's.
         """
         return self._plan(path, template, self.graph.root.tasks[template])
 
     @property
     def described(self) -> Mapping[str, Pool]:
-        """The pools that somebody described."""
+        """The described pools."""
         pools = self.config.pools
         return {name: pool for name, pool in pools.items() if name not in self.found} if self.found else pools
 
@@ -206,7 +206,7 @@ class Plan:
         return self.inside(planned, None if planned.spec.loop is None else 0)
 
     def every_task(self, scope: Scope | None = None) -> Iterator[PlannedTask]:
-        """Every task once, those of a loop in its first iteration."""
+        """Every task once; of a loop, the first iteration's tasks."""
         for planned in self.unfold(self.root if scope is None else scope):
             yield planned
             if planned.spec.dag is not None:
@@ -340,7 +340,7 @@ class Plan:
         return False
 
     def lost_deadline(self, planned: PlannedTask) -> str:
-        """What to tell the user of a task whose deadline has no effect; empty without one."""
+        """The message about a task whose deadline has no effect; empty without one."""
         if self.keeps_deadlines:
             return ""
         return lost_deadline(self._layers(planned.path, planned.spec_path, planned.spec))
@@ -361,7 +361,7 @@ class Plan:
 
 
 def _rounds(loop: Loop | None) -> int:
-    """How many iterations of a loop follow each other at least; one for a DAG that is no loop."""
+    """How many iterations of a loop follow each other at least; one for a DAG without a loop."""
     if loop is None or not loop.limit or loop.items:
         return 1
     return -(-len(loop.raw) // loop.limit)

@@ -102,7 +102,7 @@ class Backend(Answers, Protocol):
         """The facts since the last call. Blocks without using the CPU until there is one, or until ``until`` (Unix seconds)."""
 
     def detach(self) -> None:
-        """Leave the attempts running and end nothing: another engine recovers them. Also after the lease is lost."""
+        """Leave the attempts running: another engine recovers them. Also after the lease is lost."""
 
     def close(self) -> Sequence[Event]:
         """End everything that the run has in the backend. Returns the last facts: nodes given back."""
@@ -122,7 +122,7 @@ Holder = Mapping[str, Any]
 """The engine that holds a lease, as plain JSON: its process on this machine, or in a cluster the name of its pod."""
 
 Liveness = Callable[[Holder], bool]
-"""Tells whether the holder of a lease without expiry is alive; each body has its own test."""
+"""Says whether the holder of a lease without expiry is alive; each body has its own test."""
 
 
 class Lease(NamedTuple):

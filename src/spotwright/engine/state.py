@@ -108,9 +108,7 @@ class AttemptState(_State):
     held: PodStuckTerminating | None = None  # its node does not report, and holds its pod
     released: str = ""  # why its pod was deleted although its node cannot say that it has ended
     started_at: float | None = None  # when it began on its node, if something had held it up there
-    requests: Mapping[str, int] = field(
-        default_factory=dict
-    )  # of its pod, where they are others than those of its task
+    requests: Mapping[str, int] = field(default_factory=dict)  # of its pod, if they differ from its task's
 
     @property
     def is_live(self) -> bool:
@@ -179,7 +177,7 @@ class TaskState(_State):
     missing: int
     status: TaskStatus = TaskStatus.WAITING
     attempts: list[AttemptState] = field(default_factory=list)
-    resets: tuple[int, ...] = ()  # how many attempts there were at each reset: those of before spend nothing
+    resets: tuple[int, ...] = ()  # how many attempts there were at each reset: earlier ones spend no budget
     spent: BudgetUse = field(default_factory=BudgetUse)
     next_rung: int | None = None
     due: float | None = None  # end of the backoff
@@ -241,7 +239,7 @@ class NodeState(_State):
     gone_at: float | None = None
     noticed_at: float | None = None
     notices: tuple[str, ...] = ()  # the sources' ids of its notices
-    offers: Mapping[str, int] = field(default_factory=dict)  # what it offers to pods, where its pool does not tell
+    offers: Mapping[str, int] = field(default_factory=dict)  # what it offers to pods, if its pool does not say
     why: str = ""
 
 
@@ -288,7 +286,7 @@ class RunState(_State):
     expired: str = ""  # why its time is over, in words; empty: it is not
     notes: list[str] = field(default_factory=list)
     events: int = 0
-    retired: dict[str, TaskState] = field(default_factory=dict)  # tasks of before the last reset
+    retired: dict[str, TaskState] = field(default_factory=dict)  # tasks from before the last reset
     sightings: dict[str, Sightings] = field(
         default_factory=dict
     )  # what was seen of spot pools, in runs with a deadline

@@ -1,7 +1,7 @@
 """How long an attempt that an orchestrator made has waited for a node in vain: row 7 of the table, on a cluster.
 
-``pending_timeout`` counts only the time in which nothing was on its way. While an autoscaler has ordered a node for the attempt
-the clock stands; where the autoscaler says that none of the attempt's pools can give a node, nothing is waited for at all.
+``pending_timeout`` counts only the time in which no node was on its way. While an autoscaler has ordered a node for the attempt
+the clock stands; if it says that none of the attempt's pools can give a node, the wait ends at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 NO_NODE = "Unschedulable"
-"""The attempt waits for a node and for nothing else, and nobody says that one is on its way. The word of kube-scheduler."""
+"""The attempt waits only for a node, and none is known to be on its way. kube-scheduler's reason."""
 
 NODE_ORDERED = "NodeOrdered"
 """An autoscaler has ordered a node for the attempt."""
@@ -42,7 +42,7 @@ NEVER_COMES = "NodeNeverComes"
 """Nodes were ordered for the attempt for as long as an autoscaler waits for one, and none has come."""
 
 ORDERS_UNKNOWN = "OrdersUnknown"
-"""As :data:`NO_NODE`, and nobody may read whether a node is on its way."""
+"""As :data:`NO_NODE`, but it may not be read whether a node is on its way."""
 
 _RULED_OUT = (CANNOT_GROW, NO_SCALE_UP, NEVER_COMES)
 

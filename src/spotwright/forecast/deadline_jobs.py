@@ -2,10 +2,10 @@
 
 A policy is asked as the engine asks it (:meth:`spotwright.deadlines.choice.Chooser.choose`), with an array of jobs: at every look
 at the market and whenever what it said holds no longer. Between two decisions jobs run on in whole arrays. A node is paid by the
-second, from its request on. A look is due every tick of the windows, at their ticks; other looks, launches and work than those
-that the policy is told make a bad day (:class:`Conditions`).
+second, from its request on. A look is due every tick of the windows, at their ticks; other looks, launches and work than the
+policy knows of make a bad day (:class:`Conditions`).
 
-The floor is the cheapest way through a window for somebody who knows it: exact, by backward dynamic programming.
+The floor is the cheapest way through a window known in advance: exact, by backward dynamic programming.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Results(NamedTuple):
     """What became of a job in each window, as arrays. Costs are in the currency of the prices, times in seconds.
 
     ``finish`` is the time from the start to the end, ``late`` whether that is after the deadline; ``spot`` and ``on_demand`` are
-    the times that were paid for. ``launches`` and ``moves`` are counted; a move leaves a node that was not taken. ``hopeless``:
-    when the job was first seen to be other than stated, on-demand could not meet its deadline any more.
+    the times that were paid for. ``launches`` and ``moves`` are counted; a move leaves a node that was not reclaimed.
+    ``hopeless``: when the job was first seen to be other than stated, on-demand could not meet its deadline any more.
     """
 
     cost: Any
@@ -70,9 +70,9 @@ def simulate(
     conditions: Conditions = AS_STATED,
     hazards: HazardTable = SHIPPED,
 ) -> Results:
-    """Simulate a job under a policy in every window, whose pools are those of the policy.
+    """Simulate a job under a policy in every window, whose pools are the policy's.
 
-    Spot is paid at the prices of the windows, where they have some, else at those of the policy's pools. ``hazards`` gives the
+    Spot is paid at the prices of the windows, if they have some, else at the prices of the policy's pools. ``hazards`` gives the
     ages of spells that began before the windows. After the end of a window its market stays as it is. Raises
     :class:`InputError` for windows that are shorter than the deadline or have another number of pools.
     """
@@ -263,7 +263,7 @@ def _grid(job: Job, tick: float) -> _Grid:
             slack = math.floor((job.deadline - job.work) * grains / tick + 1e-9)
             return _Grid(tick, math.ceil(job.deadline / tick - 1e-9), grains, round(overhead), slack + grains + 1)
     raise InputError(
-        f"overhead: {job.overhead:g} s is no multiple of {tick / _MOST_GRAINS:g} s (a sixtieth of a tick); round it up, "
+        f"overhead: {job.overhead:g} s is not a multiple of {tick / _MOST_GRAINS:g} s (a sixtieth of a tick); round it up, "
         f"for example to {math.ceil(job.overhead * 10 / tick) * tick / 10:g} s"
     )
 
@@ -272,10 +272,10 @@ def cheapest(job: Job, windows: Windows, prices: Sequence[float] = ()) -> Any:
     """The smallest possible cost of a job in each window, paid by the second, one number a window.
 
     Who knows the window decides at its ticks; no policy that looks at the market then, and leaves spot or a wait in between only
-    at the last moment, costs less. ``prices`` are those of spot by pool, where the windows have none; by default the job's.
-    Nothing is paid to move a checkpoint. The cost of a job that on-demand cannot finish in time is that of on-demand alone.
+    at the last moment, costs less. ``prices`` are spot's by pool, if the windows have none; by default the job's.
+    Moving a checkpoint is free. A job that on-demand cannot finish in time costs as much as on-demand alone.
 
-    Raises :class:`InputError` for an overhead that is no whole multiple of a sixtieth of a tick or of a larger part of one.
+    Raises :class:`InputError` for an overhead that is not a whole multiple of a sixtieth of a tick or of a larger part of one.
     """
     if not job.checked().is_possible or job.work <= DUST:
         length = job.work + job.overhead if job.work > DUST else 0.0

@@ -64,7 +64,7 @@ class PolicyForecast(NamedTuple):
 
     ``late`` is ``None`` without a deadline; ``fails`` is the share of markets in which the run does not end. ``spot`` is the
     share of the money that goes to spot. ``points`` are costs and ends of some markets, for a picture; ``cost_bins`` and
-    ``finish_bins`` count those of all.
+    ``finish_bins`` count all markets.
     """
 
     name: str
@@ -82,7 +82,7 @@ class PolicyForecast(NamedTuple):
 class TaskForecast(NamedTuple):
     """One task, or all iterations of one in a loop (``times``); durations in seconds, costs are means of one iteration.
 
-    ``every`` is the work between two saves (``None``: it saves nothing, infinite: a save costs more than it spares). ``budget``
+    ``every`` is the work between two saves (``None``: it does not save, infinite: a save costs more than it spares). ``budget``
     is the number of interruptions that it stays within for the chosen certainty, on spot alone.
     """
 
@@ -199,7 +199,7 @@ class Question(NamedTuple):
 
 
 def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: str, now: float) -> Forecast:
-    """The forecast of a run of these tasks on these pools; ``now`` tells how old prices are.
+    """The forecast of a run of these tasks on these pools; ``now`` dates the prices.
 
     Raises :class:`InputError` for a market that cannot be drawn, a recording of a pool that is not used, and too many tasks.
     """
@@ -253,7 +253,7 @@ def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: 
 class _Runs:
     """The outcomes of every policy, on the same markets.
 
-    ``quickest`` has every task on on-demand that may run there. It is a policy of its own where no task needs spot.
+    ``quickest`` has every task on on-demand that may run there. It is a separate policy if no task needs spot.
     """
 
     def __init__(
@@ -285,17 +285,17 @@ def _needs_spot(task: TaskToCome) -> bool:
 
 
 def _without_on_demand(tasks: Sequence[TaskToCome]) -> Iterator[str]:
-    """Why there is no figure for on-demand alone, where there is none."""
+    """Why there is no figure for on-demand alone, if so."""
     reasons: dict[str, dict[str, None]] = {}
     for task in filter(_needs_spot, tasks):
         reasons.setdefault(task.needs_spot, {})[task.spec_path] = None
     if reasons:
         named = "; ".join(f"{some(list(paths))} {why}" for why, paths in reasons.items())
-        yield f"there is no figure for on-demand only: {named}"
+        yield f"no figure for on-demand only: {named}"
 
 
 def _interval(task: TaskToCome, rates: Any, names: Sequence[str]) -> float:
-    """The seconds of work between two saves of a task; infinite where it saves nothing, or a save would not pay."""
+    """The seconds of work between two saves of a task; infinite if it does not save, or a save would not pay."""
     if not task.saves or not task.spot:
         return math.inf
     every = best_interval(task.save, float(rates[names.index(task.spot[0].pool)]) + _CRASHES)
@@ -303,7 +303,7 @@ def _interval(task: TaskToCome, rates: Any, names: Sequence[str]) -> float:
 
 
 def _longest(tasks: Sequence[TaskToCome]) -> float:
-    """The time of the longest path through the tasks without an interruption, each with a boot of its own."""
+    """The time of the longest path through the tasks without an interruption, each with its own boot."""
     ends: list[float] = []
     for task in tasks:
         boot = task.on_demand.boot if task.on_demand is not None else task.overhead
@@ -372,7 +372,7 @@ def _reasons(
     if best is on_demand:
         yield "spot costs more here, its interruptions counted" if len(holding) > 1 else "no other policy is in time"
     elif on_demand is None:
-        yield "no other policy costs less" if len(can) > 1 else "tasks need spot, so there is no other policy"
+        yield "no other policy costs less" if len(can) > 1 else "tasks need spot, so no other policy applies"
     elif on_demand.cost.mean > 0:
         yield f"it costs {1 - best.cost.mean / on_demand.cost.mean:.0%} less than on-demand on average"
     compared = next((policy for policy in policies if policy.name == UNIFORM_PROGRESS), None)
@@ -494,7 +494,7 @@ def _about_supply(supply: Supply, names: Sequence[str]) -> Iterator[str]:
 
 
 def _unstated(tasks: Sequence[TaskToCome]) -> Iterator[str]:
-    """What a run with a deadline has to be told of its tasks, and the policy does not say."""
+    """What a run with a deadline needs to know of its tasks and the policy does not say."""
     missing: dict[str, str] = {}
     for task in tasks:
         policy, needs = task.policy, []

@@ -2,7 +2,7 @@
 
 A market is a sampled window of every spot pool, with the moment at which each spell ends. A wave is the tasks of one depth of
 the graph. Every task of a wave in every market is an element of flat arrays; the elements take one attempt, or one wait, at a
-time until all of them have ended. Nothing is drawn here, so two policies meet the same luck.
+time until all of them have ended. This module draws no random numbers, so two policies meet the same luck.
 
 A task that saves its work loses what it did since its last save, and each save takes its time; another one loses all of it.
 Losses hit all nodes of a pool at once, because supply is one signal a pool. A node is paid from its request on, with its boot. A
@@ -64,7 +64,8 @@ class Source(NamedTuple):
 class Supply(NamedTuple):
     """Markets of all spot pools, with each market's shift in seconds.
 
-    ``up[pool, tick, market]`` tells whether spot is up, ``change`` the ticks until that changes, ``lasted`` those since it did.
+    ``up[pool, tick, market]`` says whether spot is up, ``change`` the ticks until that changes, ``lasted`` the ticks since it
+    did.
 
     ``words`` say where the markets come from, ``notes`` what a reader of the forecast should know of them.
     """
@@ -271,7 +272,7 @@ def simulate(
 ) -> Outcomes:
     """Run the tasks under a rule.
 
-    ``every`` is each task's work between two saves (infinite: nothing is saved), ``lifetimes`` how long a node of each pool lives
+    ``every`` is each task's work between two saves (infinite: it does not save), ``lifetimes`` how long a node of each pool lives
     at most; both in seconds. ``pools`` are the names of the supply's pools.
     """
     facts = _Facts(tasks, pools, every, lifetimes)
@@ -354,7 +355,7 @@ class _Elements:
         self._warm[mine], self._warm_until[mine] = pool, until
 
     def _boots(self, chosen: Any, pool: Any, boot: Any) -> Any:
-        """The seconds until a node is ready: none where one is taken over, on which no attempt was interrupted yet."""
+        """The seconds until a node is ready: none if one is taken over, on which no attempt was interrupted yet."""
         warm = (self._warm[chosen] == pool) & (self.now[chosen] <= self._warm_until[chosen]) & (self.taken[chosen] == 0)
         return np.where(warm, 0.0, boot)
 
@@ -447,7 +448,7 @@ class _Elements:
         return np.where(np.isfinite(every), worked - np.mod(worked, every), 0.0)
 
     def _leave(self, chosen: Any, rule: WatchingRule) -> None:
-        """Watched tasks are told to end: they save all they have done, and have no node after their grace."""
+        """Watched tasks are asked to end: they save all they have done, and have no node after their grace."""
         self.left[chosen] = np.maximum(0.0, self.left[chosen] - self.worked[chosen])
         self._without_node(chosen)
         self.now[chosen] += rule.drain(self.task[chosen])
@@ -520,7 +521,7 @@ class _Elements:
         self.now[chosen] = np.maximum(until, self.now[chosen] + 1e-3)
 
     def _on_demand(self, chosen: Any) -> None:
-        """The rest of the work on on-demand, which is not taken."""
+        """The rest of the work on on-demand, which is not reclaimed."""
         task = self.task[chosen]
         pool = self._facts.other[task]
         length = self._boots(chosen, pool, self._facts.boot[task]) + self.left[chosen]

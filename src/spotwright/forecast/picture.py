@@ -38,7 +38,7 @@ _OFFSETS = tuple((x, y) for far in (11, 26, 42, 58, 74) for x, y in ((11, -far),
 _STYLE = {
     "svg.fonttype": "none",  # text stays text: it can be searched, and edited in a drawing program
     "svg.hashsalt": "spotwright",  # otherwise the names of elements are random
-    "text.parse_math": False,  # a name with two dollar signs is no formula
+    "text.parse_math": False,  # a name with two dollar signs is not a formula
 }
 
 

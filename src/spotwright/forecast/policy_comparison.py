@@ -2,10 +2,10 @@
 
 All policies meet the same windows and go through the same safety rule. ``spotwright`` is the function that decides in a run with
 a deadline (:mod:`spotwright.deadlines.choice`); the others are formulas (:mod:`spotwright.deadlines.job_policies`). The floor is
-the cheapest way through each window for somebody who knows it (:mod:`spotwright.forecast.deadline_jobs`).
+the cheapest way through each window known in advance (:mod:`spotwright.forecast.deadline_jobs`).
 
 Recordings are one pool, with windows of each of them, or together the pools of one job. Hazards of our policy are the shipped
-ones, or with ``fit`` those of the first part of each recording; then windows come from the rest alone, because windows of one
+ones, or with ``fit`` counted on the first part of each recording; then windows come from the rest alone, because windows of one
 part share their spells.
 """
 
@@ -55,7 +55,7 @@ _MOST_TICKS = 4000  # of a window
 
 
 class Pools(StrEnum):
-    """How several recordings are met: each one alone, by jobs of its own, or all at once, as the spot pools of one job."""
+    """How several recordings are met: each one alone, by separate jobs, or all at once, as the spot pools of one job."""
 
     APART = "apart"
     TOGETHER = "together"
@@ -80,7 +80,7 @@ class Line(NamedTuple):
 class Comparison(NamedTuple):
     """Policies on recordings. ``floor`` is the cheapest possible cost; ``worth`` the number of windows that do not overlap.
 
-    ``prices`` are those of spot in an hour, by recording; one where all are the same.
+    ``prices`` are spot's for an hour, by recording; one if all are the same.
     """
 
     job: Job
@@ -99,7 +99,7 @@ class Comparison(NamedTuple):
 def job_of(work: float, deadline: float | None, changeover: float, prices: tuple[float, float]) -> Job:
     """A job to compare with; without a deadline it has half as much time again as on-demand needs.
 
-    Raises :class:`InputError` for durations and prices that mean nothing.
+    Raises :class:`InputError` for meaningless durations and prices.
     """
     if work <= 0:
         raise InputError("--work: expected a duration above 0, such as 48h")
@@ -137,7 +137,7 @@ def compare(
     """Run the job under each policy in ``windows`` drawn windows of the recordings.
 
     ``fit`` is the first share of each recording that the hazards of our policy are counted on; 0: the shipped ones. ``prices``
-    are those of spot by recording, where they are the pools of one job; by default the job's. Raises :class:`InputError` for an
+    are spot's by recording, if they are the pools of one job; by default the job's. Raises :class:`InputError` for an
     unknown policy, for recordings that are too short, and for prices that belong to no pool.
     """
     for name in policies:
@@ -196,7 +196,7 @@ def _warnings(job: Job, market: Windows, spot: float) -> list[str]:
             f"{format_duration(nearest)}"
         )
     if not np.asarray(market.up).any():
-        warnings.append("there is no spot in these windows: every policy ends on on-demand")
+        warnings.append("these windows have no spot: every policy ends on on-demand")
     if spot >= job.on_demand_price:
         warnings.append("spot does not cost less than on-demand here")
     return warnings
@@ -225,7 +225,7 @@ def comparison_text(comparison: Comparison) -> str:
 def _title(comparison: Comparison) -> str:
     job, least, most = comparison.job, min(comparison.prices), max(comparison.prices)
     if most <= 0:
-        price = "spot costs nothing"
+        price = "spot is free"
     elif least == most:
         price = f"on-demand at {job.on_demand_price / most:.3g} times the price of spot"
     else:

@@ -63,7 +63,7 @@ NAMES = {
 """The policies, in words."""
 
 _MOST_TASKS = 20
-_MANY = 200  # interruptions: a budget above that is no budget
+_MANY = 200  # interruptions: a budget above that is unlimited
 
 
 def forecast_text(forecast: Forecast, pipeline: str) -> str:
@@ -173,7 +173,7 @@ def _conclusions(forecast: Forecast, pipeline: str) -> Iterator[str]:
     yield f"{' ' * 10}{command_for(forecast, pipeline)}"  # not wrapped, so that it can be copied
     if forecast.deadline is not None and forecast.without_deadline is not None:
         costs, without = forecast.deadline_costs or 0.0, forecast.without_deadline
-        extra = f"{money(costs)} {unit(forecast)} more" if costs > 0.005 * without else "nothing"
+        extra = f"{money(costs)} {unit(forecast)} more" if costs > 0.005 * without else "no more"
         yield from said(
             "Deadline",
             f"costs {extra} on average: without one the cheapest policy costs {money(without)}; the shortest that can be "
@@ -188,7 +188,7 @@ def _margin() -> str:
     """What the engine keeps free beside the stated figures, until it has measured."""
     return (
         f"a run keeps free time for work {STATED_MARGIN:.0%} and a launch {LAUNCH_MARGIN:.0%} longer than stated, and for what "
-        "it has measured instead once progress is reported and nodes have booted; show tells both"
+        "it has measured instead once progress is reported and nodes have booted; show has both"
     )
 
 
@@ -225,7 +225,7 @@ def _task_row(task: TaskForecast) -> list[str]:
 
 def _every(task: TaskForecast) -> str:
     if task.every is None:
-        return "saves nothing"
+        return "does not save"
     return length(task.every) if math.isfinite(task.every) else "does not pay"
 
 
@@ -357,8 +357,8 @@ class StoredForecast(NamedTuple):
 class Beside(NamedTuple):
     """A run beside its plan. ``cost`` and ``end`` are the planned p10, p50 and p90; the others what the run had.
 
-    ``actual_cost`` is ``None`` without prices, ``actual_end`` before the run has ended and where its waits passed faster than
-    those of the plan; ``why`` says so.
+    ``actual_cost`` is ``None`` without prices, ``actual_end`` before the run has ended and if its waits passed faster than
+    the plan's; ``why`` says so.
     """
 
     plan: str
@@ -439,7 +439,7 @@ def beside(plan: StoredForecast, account: Account, state: RunState) -> Beside:
     elif state.time_scale != 1:
         ended, why = (
             None,
-            f"waits passed {state.time_scale:g} times faster in this run, so its end says nothing about the plan",
+            f"waits passed {state.time_scale:g} times faster in this run, so its end cannot be compared with the plan",
         )
     return Beside(plan.name, policy, plan.currency, plan.costs[policy], plan.ends[policy], actual, ended, why)
 

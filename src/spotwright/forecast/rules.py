@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-_MOST_INTERRUPTIONS = 200  # of one task; a task that is taken more often gets nowhere
+_MOST_INTERRUPTIONS = 200  # of one task; a task interrupted more often gets nowhere
 
 WAIT, SPOT, ON_DEMAND = np.int8(Action.WAIT), np.int8(Action.SPOT), np.int8(Action.ON_DEMAND)
 """What a task may do, as numbers of :class:`~spotwright.deadlines.jobs.Action`; an enum is slow in a loop."""
@@ -52,7 +52,7 @@ FAILS, NEXT_RUNG = np.int8(3), np.int8(4)
 """What else it may do: fail, or wait on the next spot rung of its ladder."""
 
 FIRST_UP, FIRST_DOWN = SHIPPED.up.first_age(), SHIPPED.down.first_age()
-"""The seconds that spot is taken to have been up, or down, of a spell that began before the run."""
+"""The seconds that spot is assumed to have been up, or down, in a spell that began before the run."""
 
 
 class Pending(NamedTuple):
@@ -60,7 +60,7 @@ class Pending(NamedTuple):
 
     ``task`` is the index of the task, ``start`` when it could start, ``since`` when it began to be without a node. ``left`` is
     the work left, ``taken`` the number of its interruptions, ``useless`` how many of them in a row got nowhere at most. ``up``
-    tells whether a spot pool of its ladder is up, ``began`` since when that, or the lack of it, has lasted, and ``next_up`` when
+    says whether a spot pool of its ladder is up, ``began`` since when that, or the lack of it, has lasted, and ``next_up`` when
     one will be up. For rules by rung all of this is about the rung on which the task waits since ``since``; ``has_next`` tells
     whether a spot rung is below it.
     """
@@ -131,7 +131,7 @@ class WatchingRule(Rule):
 
     @abstractmethod
     def drain(self, task: Any) -> Any:
-        """How long a watched task takes to end when it is told to leave its node."""
+        """How long a watched task takes to end when it has to leave its node."""
 
 
 class OnDemand(Rule):
@@ -162,7 +162,7 @@ class SpotFirst(Rule):
         self._patience = np.array([task.policy.pending_timeout for task in tasks])
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
-        """Rows 6 and 7 of the design's table; the time in which a node boots is no part of the patience."""
+        """Rows 6 and 7 of the design's table; a node's boot does not count as patience."""
         spent = pending.taken >= self._falls_back[pending.task]
         until = pending.since + self._patience[pending.task]
         late = ~pending.up & (pending.now >= until - 1e-6)
@@ -186,7 +186,7 @@ class UnderDeadline(WatchingRule):
     """The deadline policy of the engine. ``deadline`` is in seconds from the start of the run.
 
     Tasks that save their work are asked when a pool comes up or is lost, some times in between, and at the last moment, whatever
-    they run on; those that save nothing are decided when they have no node.
+    they run on; tasks that do not save are decided when they have no node.
     """
 
     def __init__(self, tasks: Sequence[TaskToCome], deadline: float) -> None:
@@ -219,7 +219,7 @@ class UnderDeadline(WatchingRule):
         return self._saves[task] & (self._group[task] >= 0)
 
     def choose(self, watched: Watched) -> tuple[Any, Any, Any]:
-        """What the engine's function says; after a budget of interruptions in a row that kept nothing, on-demand."""
+        """What the engine's function says; after a budget of interruptions in a row without kept work, on-demand."""
         action, until = np.full(len(watched.task), ON_DEMAND), np.full(len(watched.task), np.inf)
         place = watched.seen.pool.copy()
         asked = np.where(watched.useless > self._most[watched.task], -1, self._group[watched.task])
@@ -243,7 +243,7 @@ class UnderDeadline(WatchingRule):
         return self._drain[task]
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
-        """The last moment for spot for all tasks that save nothing, the solved policies before it."""
+        """The last moment for spot for all tasks that do not save, the solved policies before it."""
         task, now = pending.task, pending.now
         last = self._spot_ends(task, pending.left)
         forced = (now >= last) | (pending.useless > self._most[task])
@@ -270,7 +270,7 @@ class UnderDeadline(WatchingRule):
         return self._ends[task] - once - launch - self._drain[task] - again
 
     def gives_up(self, task: Any, taken: Any, useless: Any) -> Any:
-        """Row 8: more attempts in a row that got nowhere than the budget, where there is no on-demand to go to."""
+        """Row 8: more attempts in a row that got nowhere than the budget, if there is no on-demand to go to."""
         del taken
         return self._only_spot[task] & (useless > self._most[task])
 
@@ -309,7 +309,7 @@ def _saving(tasks: Sequence[TaskToCome], deadline: float) -> Chooser:
 
 
 def _restarting(tasks: Sequence[TaskToCome], deadline: float) -> RestartTable:
-    """The table of tasks of about the same work that save nothing."""
+    """The table of tasks of about the same work that do not save."""
     first = tasks[0]
     work = max(task.work for task in tasks) * _WORK_MOST
     job = Job(work, deadline, first.overhead * _LAUNCH_MOST, 1.0, _ratio(first))

@@ -47,7 +47,7 @@ __all__ = [
 
 
 ASSUMED = 600.0
-"""Seconds that a task takes whose duration nothing tells."""
+"""Assumed seconds of a task of unknown duration."""
 
 SAVE = 60.0
 """Seconds that one save of a checkpoint takes where no file says it."""
@@ -58,7 +58,7 @@ _MOST_ITERATIONS = 20_000
 
 
 class Given(NamedTuple):
-    """What one line says, or what one earlier run measured. Durations in seconds; ``None``: it says nothing."""
+    """What one line says, or what one earlier run measured. Durations in seconds; ``None``: unknown."""
 
     work: float | None = None
     save: float | None = None
@@ -80,7 +80,7 @@ class Known(NamedTuple):
 class Durations:
     """The durations of a forecast. ``given`` are patterns with what holds for them, the later one stronger.
 
-    ``is_asked_for``: they are stronger than the ``work`` of a policy, because somebody named them.
+    ``is_asked_for``: they are stronger than the ``work`` of a policy, because the user named them.
     """
 
     origin: str = ""
@@ -228,7 +228,7 @@ class TaskToCome(NamedTuple):
     """One task of the run to come; durations in seconds.
 
     ``after`` are the indexes of the tasks that it waits for. ``spot`` are the spot pools of its ladder in their order,
-    ``on_demand`` the pool that it falls back to; ``needs_spot`` tells why there is none. ``saves``: its work is saved, and goes
+    ``on_demand`` the pool that it falls back to; ``needs_spot`` says why it has none. ``saves``: its work is saved, and goes
     on after an interruption; ``save`` is the duration of a save. A task without offers runs on no node and takes no time.
     """
 
@@ -260,7 +260,7 @@ class Tasks(NamedTuple):
 
 
 def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> Tasks:
-    """Unfold a plan with the durations of its tasks; ``arguments`` are those of the run, ``None`` for missing ones.
+    """Unfold a plan with the durations of its tasks; ``arguments`` are the run's, ``None`` for missing ones.
 
     Raises :class:`InputError` for durations that name no task, and for a run of more than 20,000 tasks.
     """
@@ -271,7 +271,9 @@ def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> 
     notes, failing = tuple(_about(unfolding, walk)), tuple(_failing(unfolding))
     if not any(task.work for task in walk.tasks):
         why = f" ({'; '.join((*failing, *notes))})" if failing or notes else ""
-        raise InputError(f"pipeline {plan.graph.name} has no task that runs on a node: there is nothing to plan{why}")
+        raise InputError(
+            f"pipeline {plan.graph.name} has no task that runs on a node, so there is nothing to plan{why}"
+        )
     used = {offer.pool for task in walk.tasks for offer in (*task.spot, *filter(None, (task.on_demand,)))}
     unpriced = tuple(name for name, pool in plan.config.pools.items() if name in used and pool.price is None)
     tasks = [_relative(task) for task in walk.tasks] if unpriced else walk.tasks
@@ -390,7 +392,7 @@ class _Walk:
 
 
 def _about(unfolding: Unfolding, walk: _Walk) -> Iterator[str]:
-    """What the user should know of the tasks: guesses, and what was taken to hold."""
+    """What the user should know of the tasks: guesses and assumptions."""
     if unfolding.missing:
         names = list(unfolding.missing)
         yield (
@@ -455,7 +457,7 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
-_LEAST = 0.05  # the part of the work that the last attempt must have done for its time to tell the whole
+_LEAST = 0.05  # the part of the work that the last attempt must have done for its time to show the whole
 
 
 def measured(state: RunState, run: str) -> Durations:
@@ -492,7 +494,9 @@ def measured_last(pipeline: str, newest_first: Iterable[RunReader]) -> Durations
         if reader.state.meta.pipeline == pipeline and any(map(_work, reader.state.tasks.values())):
             name = reader.folder.name
             found = measured(reader.state, name)
-            said = f"durations are those of {name}, the last run of {pipeline} in this state folder; --durations names others"
+            said = (
+                f"durations come from {name}, the last run of {pipeline} in this state folder; --durations names others"
+            )
             return replace(found, remarks=(said, *found.remarks), is_asked_for=False)
     return Durations()
 

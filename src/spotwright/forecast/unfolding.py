@@ -5,7 +5,7 @@ outputs. What only the run will have stands there as an unknown value. A loop ov
 known values is decided. Conditions on unknown ones are decided together, where they stand in one graph: among the outcomes that
 some value gives, so of an if and its else one alone, the dearest is planned. The plan then keeps to what that says of the value.
 
-A loop whose items nothing tells has as many iterations as an earlier run had, or as the user says, else one.
+A loop with unknown items has as many iterations as an earlier run had, or as the user says, else one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Step:
 
     ``inside`` has the steps of a task that is a DAG: of a loop one list for each iteration, else one. ``is_planned`` is false for
     a task that does not run: its condition does not hold, or it follows a task that does not run. ``kept`` is what an open
-    condition, and those inside its branch, say of unknown values where the branch is taken.
+    condition, and those inside its branch, say of unknown values if the branch is taken.
     """
 
     planned: PlannedTask
@@ -83,8 +83,8 @@ _LAST_TEXT = "\U0010ffff"  # after all other texts, and equal to none
 class Unfolding:
     """One plan, unfolded under the arguments of a run: ``steps``, with what had to be guessed for it.
 
-    ``arguments`` are those that the run is given, ``None`` for those that are missing. ``iterations`` tells the number of
-    iterations of a loop, given its path, its path in the graph and the number of its items, if that is known. ``weigh`` tells the
+    ``arguments`` are the run's, ``None`` for missing ones. ``iterations`` gives the number of
+    iterations of a loop, given its path, its path in the graph and the number of its items, if that is known. ``weigh`` gives the
     weight of a task without tasks inside, whose values are filled in as far as they are known.
 
     Raises :class:`InputError` for a run of more than 100,000 tasks.
@@ -121,7 +121,7 @@ class Unfolding:
         self.chosen: dict[str, tuple[Condition, bool]] = {}
         """The tasks whose conditions unknown values decide, with whether they are planned in some iteration."""
         self.untried: dict[str, None] = {}
-        """The tasks whose conditions are taken to hold, because there are too many values to try."""
+        """The tasks whose conditions are assumed to hold, because there are too many values to try."""
         self.steps = self._scope(ScopeState(plan.root), None)
 
     def _scope(self, scope: ScopeState, of_owner: Inputs | None) -> list[Step]:
@@ -208,7 +208,7 @@ class Unfolding:
                 step.inside.append(self._scope(scope, inputs))
         outputs = dag_outputs(self._state, task)
         task.parameters, task.artifacts = outputs["parameters"], outputs["artifacts"]
-        if is_guess:  # so nobody knows how many outputs there will be
+        if is_guess:  # so the number of outputs is unknown
             task.parameters = {name: unknown(f"{task.path}.{name}") for name in task.parameters}
             task.artifacts = {name: unknown(f"{task.path}.{name}") for name in task.artifacts}
 
@@ -265,7 +265,7 @@ class Unfolding:
         self.decided[path] = condition, holds or (path in self.decided and self.decided[path][1])
 
     def _keep(self, opened: _Open, *, holds: bool) -> None:
-        """Keep to a decision on one unknown value; one on several says nothing of each of them."""
+        """Keep to a decision on one unknown value; a decision on several does not decide each."""
         if len(opened.unknowns) != 1:
             return
         [value] = opened.unknowns
@@ -274,7 +274,7 @@ class Unfolding:
             self._kept[-1].setdefault(value, {}).setdefault(key, (opened, holds))
 
     def _possible(self, value: str, kind: str, opened: Iterable[_Open]) -> tuple[Any, ...]:
-        """The values that an unknown one may have by what is kept, as far as these conditions tell them apart."""
+        """The values that an unknown one may have by what is kept, as far as these conditions distinguish them."""
         kept = [each for layer in self._kept for each in layer.get(value, {}).values()]
         values = _candidates(kind, [each for one in (*(one for one, _ in kept), *opened) for each in one.constants])
         fitting = [each for each in values if all(_outcome([one], {value: each}) == (holds,) for one, holds in kept)]

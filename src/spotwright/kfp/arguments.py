@@ -23,7 +23,7 @@ def bind(pipeline: TaskGraph, given: Mapping[str, Any], *, textual: bool, partly
 
     ``textual``: they are texts of a command line, so numbers, ``true`` and ``false`` are parsed, lists and mappings as JSON. A
     text that begins with ``@env:`` or ``@file:`` becomes a :class:`Reference`; ``@@`` at the beginning of a text is one ``@``.
-    An optional parameter without a value is ``None``; ``partly``: so is one that needs a value, for a plan that runs nothing.
+    An optional parameter without a value is ``None``; ``partly``: so is one that needs a value, for a plan that is not run.
 
     An artifact is a path on this machine, an address, or a mapping with ``uri`` and ``metadata``; the result has it as a plain
     dict, in the form of KFP's executor. Optional artifacts that are left out are left out of the result.
@@ -98,7 +98,7 @@ def _address(name: str, value: Any) -> str:
     if "://" in path:
         return str(text)
     if not os.path.exists(path):  # noqa: PTH110 - an invalid path does not exist either
-        raise PipelineError(f"argument {name}: there is no file or folder {path}")
+        raise PipelineError(f"argument {name}: file or folder not found: {path}")
     return os.path.abspath(path)  # noqa: PTH100 - links in it are not followed
 
 

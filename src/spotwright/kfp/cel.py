@@ -99,7 +99,7 @@ class _Parser:
         return self._ended(self._either())
 
     def operand(self) -> Node:
-        """A single operand, and nothing after it."""
+        """A single operand up to the end."""
         return self._ended(self._operand())
 
     def _ended(self, tree: Node) -> Node:
@@ -319,7 +319,7 @@ def _call(tree: Node, inputs: Mapping[str, Any]) -> Any:
     try:
         return _CALLS[tree[1]](value)
     except (ValueError, OverflowError) as error:
-        raise ConditionError(f"{_shown(value)} is no number") from error
+        raise ConditionError(f"{_shown(value)} is not a number") from error
 
 
 _EVALUATE: Mapping[str, Callable[[Node, Mapping[str, Any]], Any]] = {

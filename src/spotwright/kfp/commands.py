@@ -1,6 +1,6 @@
 """Pipelines of one task that executes a command: a rehearsed one, or a plain script that ``spotwright run`` is given.
 
-A script is told from a file with a pipeline without executing it: importing it to look would already train.
+A script is distinguished from a file with a pipeline without executing it: importing it to look would already train.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["COMMAND_TASK", "compiled_command", "compiled_script", "is_script", "
 COMMAND_TASK = "command"
 """The name of the only task of a command's pipeline."""
 
-_MAX_SCRIPT = 1_000_000  # bytes; a larger file is no script that somebody has written
+_MAX_SCRIPT = 1_000_000  # bytes; a larger file is not a handwritten script
 
 
 def is_script(file: Path) -> bool:
     """Whether a ``.py`` file is a plain script: it does not import ``kfp``, and does something when it is executed.
 
     A file that only imports, assigns and defines may have its pipeline from another module. A file that cannot be read or
-    parsed is none.
+    parsed is not a script.
     """
     tree = _parsed(file, _MAX_SCRIPT)
     return tree is not None and not _names_kfp(tree) and _acts(tree.body)

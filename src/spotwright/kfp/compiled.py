@@ -1,4 +1,4 @@
-"""A compiled pipeline as a value that a run can store, so that nothing is compiled or parsed as YAML twice.
+"""A compiled pipeline as a value that a run can store, so that it is compiled and parsed as YAML only once.
 
 Its DAGs can be walked as the document has them, or as a run unfolds them, with the names of their tasks: their keys, except
 loops and conditions to which the user gave a name.
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-_MAX_SHARED_KEYS = 5  # the mappings of a single task and its component; those of the whole pipeline have more
+_MAX_SHARED_KEYS = 5  # the mappings of a single task and its component; the whole pipeline's have more
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def file_digests(paths: Iterable[str]) -> dict[str, str]:
 
 
 def sorted_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy JSON data, the keys of every mapping in order: those of a protobuf map come in a random order per process."""
+    """Copy JSON data, the keys of every mapping in order: a protobuf map's come in a random order per process."""
     copy: dict[str, Any] = json.loads(json.dumps(value, sort_keys=True, default=_refuse))
     return copy
 
@@ -137,9 +137,9 @@ class MergedExecutor(NamedTuple):
 
 
 def merged_executors(ir: Mapping[str, Any]) -> list[MergedExecutor]:
-    """The executors that were merged by mistake, in the order of their components; empty when there are none.
+    """The executors that were merged by mistake, in the order of their components, or empty.
 
-    Takes raw IR: values that are no mappings count as nothing.
+    Takes raw IR: values other than mappings are ignored.
     """
     users: dict[str, list[str]] = {}
     for name, component in _mapping(ir.get("components")).items():
@@ -254,7 +254,7 @@ class _Scope(NamedTuple):
 def dag_tasks(ir: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield ``(component, key, task)`` for every task of every DAG, each once; the component of the root is empty.
 
-    Where the document has something else than a mapping, there are no tasks.
+    Where the document has something else than a mapping, it has no tasks.
     """
     for component, definition in [("", ir.get("root")), *_mapping(ir.get("components")).items()]:
         for key, task in _mapping(_mapping(_mapping(definition).get("dag")).get("tasks")).items():
@@ -375,7 +375,7 @@ def _retry(task: Mapping[str, Any], keys: Keys) -> Layer | None:
 
 
 def _mapping_at(value: Any, keys: Keys, above: Keys = ()) -> Mapping[str, Any]:
-    """The mapping at a place; an empty one where nothing is. Raises :class:`IrError` for any other value."""
+    """The mapping at a place, by default an empty one. Raises :class:`IrError` for any other value."""
     for depth, key in enumerate(keys, 1):
         value = value.get(key)
         if value is None:

@@ -165,7 +165,7 @@ def _refuse_other_kinds(path: Path, document: Mapping[str, Any]) -> None:
         inside = _mapping(document["pipelineSpec"])
         if str(inside.get("sdkVersion", "")).startswith("kfp-2."):
             raise PipelineError(
-                f"{path}: this is a pipeline job; write the part below its pipelineSpec into a file of its own"
+                f"{path}: this is a pipeline job; write the part below its pipelineSpec into a separate file"
             )
         raise PipelineError(f"{path}: this is a pipeline job of kfp 1.8 (v2 compatible); {_COMPILE}")
     if "implementation" in document and "root" not in document:
@@ -257,7 +257,7 @@ def _without_newer_settings(platforms: Any, messages: ModuleType) -> Any:
     """The platforms without those keys of ``pipelineConfig`` that the messages of this SDK do not have.
 
     Every SDK adds some (``maxActiveRuns``, ``pipelineVersionConcurrencyLimit``), and all but the workspace are about a
-    server's queue of runs: the graph reports them as ignored, so they are no reason to refuse the file.
+    server's queue of runs: the graph reports them as ignored, so the file is accepted.
     """
     if not isinstance(platforms, Mapping):
         return platforms

@@ -3,7 +3,7 @@
 It also reads large compiled files: parsing 2,000 tasks takes 80 MB and 10,000 tasks 400 MB; the result takes a tenth of that.
 
 Started as ``python -m spotwright.kfp.compiler_process FILE RESULT [PIPELINE]``. The answer is one JSON object in the
-file RESULT, so that nothing that the user's code prints or closes can spoil it; without that file the process died.
+file RESULT, so that prints and closed streams of the user's code cannot spoil it; without that file the process died.
 
 Where ``kfp`` is imported anyway, the SDK's errors about types are explained with both ends, and the digests of components from
 addresses are checked.
@@ -48,7 +48,7 @@ _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 @dataclass(slots=True)
 class Downloads:
-    """Digests of the loaded texts by address: of addresses that name a commit, and of those that pin nothing."""
+    """Digests of the loaded texts by address: of addresses that name a commit, and of unpinned ones."""
 
     commits: dict[str, str] = field(default_factory=dict)
     unpinned: dict[str, str] = field(default_factory=dict)
@@ -260,7 +260,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _import(file: Path) -> tuple[ModuleType, list[str]]:
-    """Import the file as a module of its own name, with its folder first on the path, as ``python FILE`` would have it.
+    """Import the file as a module under its name, with its folder first on the path, as ``python FILE`` would have it.
 
     Returns the module, and a note that the rest was left out where the file talks to a cluster or starts a run.
     """
@@ -272,7 +272,7 @@ def _import(file: Path) -> tuple[ModuleType, list[str]]:
     sys.modules[name] = module
     sys.path.insert(0, str(file.parent))
     sys.argv = [str(file)]
-    sys.dont_write_bytecode = True  # reading a user's file leaves nothing beside it
+    sys.dont_write_bytecode = True  # reading a user's file leaves no cache beside it
     try:
         spec.loader.exec_module(module)
     except _EndOfDefinition as end:
@@ -357,7 +357,7 @@ def _hint(error: BaseException, file: Path) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"; install {error.name} beside kfp, or import it inside the component"
     if isinstance(error, KeyError) and (frames := _own_frames(error, file)[-1:]):
-        return f": nothing has that name in {frames[0].line}"
+        return f": unknown name in {frames[0].line}"
     if "Missing type annotation for argument" in str(error):
         return "; kfp 2 wants a type for every argument, such as url: str"
     if _ITEM_FIELD_IN_GROUP.match(str(error)):

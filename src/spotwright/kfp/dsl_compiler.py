@@ -45,14 +45,14 @@ def find_pipelines(module: ModuleType) -> dict[str, Any]:
 
 
 def outermost(pipelines: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a file's pipelines that are no part of another: the one that the user means, where it is one."""
+    """A file's pipelines that are not part of another: a single one is the one that the user means."""
     components = [pair for pipeline in pipelines.values() for pair in pipeline.pipeline_spec.components.items()]
     nested = {label for label, component in components if component.HasField("dag")}
     return {name: p for name, p in pipelines.items() if f"comp-{p.pipeline_spec.pipeline_info.name}" not in nested}
 
 
 def find_lone_component(module: ModuleType) -> dict[str, Any]:
-    """The component of a module that defines nothing else, by the name of its function: a pipeline of one task.
+    """The component of a module that defines only this, by the name of its function: a pipeline of one task.
 
     ``kfp dsl compile`` takes such a file too. Empty where there are several, or a function without a decorator: that may be
     a pipeline whose ``@dsl.pipeline`` was forgotten.
@@ -111,8 +111,8 @@ def patched_compiler() -> Iterator[None]:
     with one; and it copies settings of executors that it has not renamed yet (``_merge_deployment_spec`` in
     ``pipeline_spec_builder.py``, SDK 2.0 to 2.17; see :mod:`spotwright.kfp.compiled`). Here all new
     names are chosen first, in the order of the old ones. Nor does the SDK keep apart the loops, conditions and exit handlers
-    of a pipeline inside from those of the pipeline around it, which fill each other's components
-    (kubeflow/pipelines#11484): here those of the pipeline inside always get another name. An SDK with other functions
+    of an inner pipeline from those of the pipeline around it, which fill each other's components
+    (kubeflow/pipelines#11484): here the inner pipeline's always get another name. An SDK with other functions
     in that place is left as it is; the result is checked in any case.
     """
     from kfp.compiler import pipeline_spec_builder as builder
@@ -163,7 +163,7 @@ def _merge_components(main_pipeline_spec: Any, sub_pipeline_spec: Any) -> None:
 
 
 def _group_names(spec: Any) -> list[str]:
-    """Names that the pipeline around may still give to a group of its own: the SDK does not look whether they are free."""
+    """Names that the pipeline around may still give to one of its groups: the SDK does not check whether they are free."""
     return [name for name in spec.components if _GROUP.fullmatch(name)]
 
 

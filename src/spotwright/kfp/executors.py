@@ -103,7 +103,7 @@ class PvcStep(RunsNowhere):
         artifacts: Mapping[str, Any],  # noqa: ARG002 - a claim is made of no artifact
         context: TaskContext,
     ) -> dict[str, Any]:
-        """The name of a new claim; nothing for a deletion. Raises ``ValueError`` for a name that no claim can have."""
+        """The name of a new claim; empty for a deletion. Raises ``ValueError`` for a name that no claim can have."""
         name, suffix = str(parameters.get("pvc_name") or ""), str(parameters.get("pvc_name_suffix") or "")
         if not self.creates:
             _checked(name)
@@ -206,7 +206,7 @@ def _artifact(artifact: Mapping[str, Any]) -> list[Any]:
 
 
 def _content(path: str) -> str:
-    """A digest of a file, or of every file below a folder; empty where there is none."""
+    """A digest of a file, or of every file below a folder, or empty."""
     place = Path(path)
     if place.is_file():
         return _file(place)

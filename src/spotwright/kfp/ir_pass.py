@@ -57,7 +57,7 @@ class IrPass:
         return self.file if line is None else f"{self.file}:{line}"
 
     def executor(self, label: str, path: str) -> Mapping[str, Any]:
-        """The executor of a label. Raises :class:`PipelineError` when there is none."""
+        """The executor of a label. Raises :class:`PipelineError` without one."""
         executors = (self.ir.get("deploymentSpec") or {}).get("executors") or {}
         if label not in executors:
             raise self.error(f"task {path}", f"its executor {label!r} is not in deploymentSpec.executors")

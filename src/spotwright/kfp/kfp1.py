@@ -1,4 +1,4 @@
-"""Finds the lines of a pipeline that are written for kfp 1, and writes their replacements of today with the values of the file.
+"""Finds the lines of a pipeline that are written for kfp 1, and writes their current replacements with the values of the file.
 
 Most of them count only after loading the file has failed, because some of these names still work, or are the user's own.
 Source of the advice: the KFP documentation, "Migrate to Kubeflow Pipelines v2".

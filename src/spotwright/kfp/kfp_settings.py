@@ -50,7 +50,7 @@ _IN_PIPELINE = "the pipeline"  # the place that explain names for what the compi
 def read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
     """Requests and limits of a container's ``resources``. The fields that start with ``resource`` are newer and win.
 
-    A limit counts as a request where there is none, as in Kubernetes. Raises ``ValueError`` for a value that is no quantity.
+    A limit without a request counts as the request, as in Kubernetes. Raises ``ValueError`` for a value that is not a quantity.
     """
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
@@ -74,7 +74,7 @@ def amounts_in(resources: Mapping[str, Any], which: str) -> dict[str, Any]:
 
 
 def accelerator_in(resources: Mapping[str, Any]) -> tuple[str, Any]:
-    """The type and the number of a container's accelerators as they are written; empty where there is none."""
+    """The type and the number of a container's accelerators as they are written, or empty."""
     given = resources.get("accelerator") or {}
     return str(given.get("resourceType") or given.get("type") or ""), given.get("resourceCount") or given.get(
         "count"
@@ -84,7 +84,7 @@ def accelerator_in(resources: Mapping[str, Any]) -> tuple[str, Any]:
 def accelerator_loss(resources: Mapping[str, Any]) -> str:
     """Why the backend gives a container none of the accelerators that it asks for; empty if it gives them, or asks for none.
 
-    The backend writes the type into the pod as the name of a resource, and writes nothing where the type or the count is missing.
+    The backend writes the type into the pod as the name of a resource, but not if the type or the count is missing.
     Source: kubeflow/pipelines, ``backend/src/v2/driver/driver.go``, ``initPodSpecPatch``.
     """
     accelerator = resources.get("accelerator")
@@ -122,7 +122,7 @@ _PARAMETERS = ("componentInputParameter", "taskOutputParameter")
 
 
 def runtime_field(kubernetes: Mapping[str, Any]) -> str:
-    """The field with which a parameter decides at run time where the pods go; empty if there is none."""
+    """The field with which a parameter decides at run time where the pods go, or empty."""
     for group, field in _DECIDED_BY_PARAMETERS:
         entries = kubernetes.get(group) or ()
         for entry in entries if isinstance(entries, list) else [entries]:
@@ -198,7 +198,7 @@ def pod_fields(kubernetes: Mapping[str, Any]) -> PodFields:
 
 
 def _constant(holder: Mapping[str, Any], path: Path) -> tuple[Any, Path]:
-    """The value of a field, and its path; of a run-time value that is a constant, those of the constant."""
+    """The value of a field, and its path; for a run-time value that is a constant, the constant's."""
     value = holder.get(str(path[-1]))
     if isinstance(value, Mapping) and set(value) == {"runtimeValue"}:
         return value["runtimeValue"].get("constant"), (*path, "runtimeValue", "constant")
@@ -206,7 +206,7 @@ def _constant(holder: Mapping[str, Any], path: Path) -> tuple[Any, Path]:
 
 
 def _tolerations(entry: Mapping[str, Any], path: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The tolerations of one entry, each with its path. ``tolerationJson`` may hold one, a list of them, or nothing."""
+    """The tolerations of one entry, each with its path. ``tolerationJson`` may hold one, a list of them, or none."""
     if "tolerationJson" not in entry:
         seconds = _whole(entry.get("tolerationSeconds"))
         yield nonempty({**{key: entry.get(key) for key in _TOLERATION}, "tolerationSeconds": seconds}), path
@@ -272,7 +272,7 @@ def read_retry(retry: Mapping[str, Any] | None, timeout: float | None) -> Layer 
 
     The SDK writes a first backoff of zero where the user gave none (``structures.py``, ``RetryPolicy.to_proto``), so zero
     counts as left out, and the backoff of the policy holds. With a policy of newer SDKs that names errors of the cluster
-    only, failures of the code are not retried, as in Argo. Raises ``ValueError`` for a value that is no duration, or no number.
+    only, failures of the code are not retried, as in Argo. Raises ``ValueError`` for an invalid duration or number.
     """
     values: dict[str, Any] = {}
     if retry is not None:

@@ -1,6 +1,6 @@
 """Load a pipeline from a ``.py`` file, a compiled file, or a function in a notebook.
 
-A ``.py`` file is compiled in a process of its own. ``kfp`` costs 80 MB and most of a second to import, its compiler is
+A ``.py`` file is compiled in a separate process. ``kfp`` costs 80 MB and most of a second to import, its compiler is
 quadratic in the number of tasks, and a user's file may do anything: none of that belongs in the engine.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["compile_function", "load"]
 
 
 _MAX_COMPILATIONS = 4  # of one file: the SDK merges executors of two tasks at random, so another try may be sound
-_LARGE_FILE = 1_000_000  # bytes; a larger compiled file is read in a process of its own, to keep memory here small
+_LARGE_FILE = 1_000_000  # bytes; a larger compiled file is read in a separate process, to keep memory here small
 _HOME = Path(__file__).resolve().parents[2]  # the folder that holds the package
 
 
@@ -140,7 +140,7 @@ def compile_function(pipeline_func: Any) -> Compiled:
     """Compile a ``@dsl.pipeline`` function in this process, for notebooks, where ``kfp`` is imported already.
 
     Pipelines inside it are folded in again, because the SDK may have given two tasks one executor when it did so.
-    Raises :class:`PipelineError` where the argument is no pipeline.
+    Raises :class:`PipelineError` if the argument is not a pipeline.
     """
     from spotwright.kfp import dsl_compiler
 

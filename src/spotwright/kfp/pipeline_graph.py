@@ -78,7 +78,7 @@ def add_missing_inputs(
     parameters: Mapping[str, ParameterSpec],
     tasks: Mapping[str, TaskSpec],
 ) -> TaskSpec:
-    """The group with its missing inputs. ``parameters`` and ``tasks`` are those of the DAG around it.
+    """The group with its missing inputs. ``parameters`` and ``tasks`` belong to the DAG around it.
 
     An input that is neither a parameter nor an output there becomes a missing input of that DAG in its turn.
     """
@@ -125,7 +125,7 @@ class KfpDialect:
         return parse_json(text)
 
     def condition_inputs(self, specs: Mapping[str, ParameterSpec], values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The values, those of ``STRING`` parameters converted to text: conditions are strict about types."""
+        """The values, with ``STRING`` parameters converted to text: conditions are strict about types."""
         return {
             name: coerce(value, "STRING")
             if value is not None and name in specs and specs[name].type == "STRING"
@@ -134,7 +134,7 @@ class KfpDialect:
         }
 
     def final_status(self, end: TaskEnd) -> dict[str, Any]:
-        """The value of a ``dsl.PipelineTaskFinalStatus``; its states are those of the backend's metadata store."""
+        """The value of a ``dsl.PipelineTaskFinalStatus``; its states are the backend's metadata store's."""
         error = {"code": _UNKNOWN_ERROR, "message": end.error} if end.status == "failed" else {}
         return {
             "state": "CACHED" if end.cached else _STATES.get(end.status, "CANCELED"),
@@ -201,7 +201,7 @@ def _check_empty_groups(ir_pass: IrPass) -> None:
         if _GROUP.fullmatch(name) and "dag" not in component and "executorLabel" not in component:
             raise ir_pass.error(
                 f"component {name}",
-                "it is empty: this SDK mixes up the loops and conditions of a pipeline inside with those of the pipeline around "
+                "it is empty: this SDK mixes up the loops and conditions of an inner pipeline with those of the pipeline around "
                 "it (kubeflow/pipelines#11484); run the .py file, which Spotwright compiles correctly",
             )
 

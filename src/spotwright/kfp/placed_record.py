@@ -33,7 +33,7 @@ RECORD = ("platforms", "spotwright", "config", "placed")
 """The keys of the record in the platform document of a compiled pipeline. The record is one JSON text."""
 
 POLICIES = (*RECORD[:-1], "policies")
-"""The keys of the policies beside the record: those of the configuration, by the path of a task, as one JSON text."""
+"""The keys of the policies beside the record: the configuration's, by the path of a task, as one JSON text."""
 
 Path = tuple[str | int, ...]
 

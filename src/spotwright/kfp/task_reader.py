@@ -304,7 +304,7 @@ class Unsupported(Exception):
 def read_executor(
     executor: Mapping[str, Any], kubernetes: Mapping[str, Any] | None = None
 ) -> PythonComponent | Container | PvcStep:
-    """Read one entry of ``deploymentSpec.executors`` that is no importer; all but Python components and PVC steps are containers.
+    """Read a non-importer of ``deploymentSpec.executors``; all but Python components and PVC steps are containers.
 
     ``kubernetes`` are its settings in the platform document. Raises :class:`Unsupported` for other kinds of executors.
     """
@@ -495,7 +495,7 @@ def read_task(
     parameters, artifacts = read_sources(ir_pass, names, task, specs[0], path)
     condition, loop = read_condition_of(ir_pass, task, path), read_loop(ir_pass, task, path)
     if loop is not None and executor is not None:
-        ir_pass.refuse(path, "a loop over a component that is no pipeline; write it as a dsl.ParallelFor")
+        ir_pass.refuse(path, "a loop over a component that is not a pipeline; write it as a dsl.ParallelFor")
     if len(ir_pass.unsupported) > before:
         return None
     for dangling in sorted(settings.inputs - set(parameters)):

@@ -59,7 +59,7 @@ _OF_POD = {
 
 @dataclass(frozen=True, slots=True)
 class TaskConfigPassthrough:
-    """The settings that a component's code receives (``given``), and those of them that its own pod lacks (``withheld``)."""
+    """The settings that a component's code receives (``given``), and which of them its own pod lacks (``withheld``)."""
 
     given: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()
@@ -112,7 +112,8 @@ def task_config(
 ) -> dict[str, Any]:
     """The value of a ``dsl.TaskConfig``, in Kubernetes' field names; a setting that is not passed on is null, as in the backend.
 
-    References in ``kubernetes`` must have been replaced by their values. Raises ``ValueError`` for a value that is no quantity.
+    References in ``kubernetes`` must have been replaced by their values. Raises ``ValueError`` for a value that is not a
+    quantity.
     """
     volumes = list(_volumes(kubernetes)) if _VOLUMES in passed.given else []
     nodes = pod_fields(kubernetes).spec
@@ -228,7 +229,7 @@ def read_pod_config(settings: Mapping[str, Any]) -> PodConfig:
     the task would miss what they prepare for it.
     """
     if settings.get("initContainers"):
-        raise ValueError("initContainers are not supported: make their work a task of its own")
+        raise ValueError("initContainers are not supported: make their work a separate task")
     return PodConfig(
         key_refs=tuple(_key_refs(settings)),
         pvcs=tuple(
@@ -331,7 +332,7 @@ _SUPPORTED = {
 class TaskSettings:
     """The settings of one task, in the terms of :class:`~spotwright.graph.TaskSpec`.
 
-    ``sources`` are inputs that only the placement needs, ``inputs`` those of the code that its resources read.
+    ``sources`` are inputs that only the placement needs, ``inputs`` the code's inputs that its resources read.
     ``ignored`` names settings without a meaning on one machine. ``timeout`` is seconds. ``config`` is the value of a
     ``dsl.TaskConfig``. ``deferred`` holds the raw settings where some of them wait for values of the run.
     """
@@ -413,7 +414,7 @@ def _without_references(item: Any) -> Any:
         return {key: _without_references(value) for key, value in item.items() if not _is_reference(value)}
     if isinstance(item, list):
         left = [(value, _without_references(value)) for value in item if not _is_reference(value)]
-        return [rest for value, rest in left if rest or not value]  # an entry may be nothing but a reference
+        return [rest for value, rest in left if rest or not value]  # an entry may be only a reference
     return item
 
 
@@ -433,7 +434,7 @@ def _is_ignored(key: str, settings: Mapping[str, Any]) -> bool:
 def read_deferred(task: TaskSpec, values: Mapping[str, Any]) -> TaskSpec:
     """The task with its deferred settings read from the values of its inputs; the task itself where it has none.
 
-    ``values`` holds the value of every name in ``task.parameters``. Raises :class:`PipelineError` for a value that is no
+    ``values`` holds the value of every name in ``task.parameters``. Raises :class:`PipelineError` for an invalid
     quantity, toleration, selector or affinity.
     """
     if not task.deferred:

@@ -1,7 +1,7 @@
 """Argo's kinds: Workflow, WorkflowTemplate, ClusterWorkflowTemplate and CronWorkflow.
 
 Each template that has pods is placed at the template. A field of the workflow would also affect pods that are not placed:
-those of templates in other objects, and of the agent that makes HTTP requests. The fields of a template hide those that it
+pods of templates in other objects, and of the agent that makes HTTP requests. The fields of a template hide those that it
 inherits, so it gets both the inherited values and the additions. Daemons, exit handlers and pods that run only Argo's own code
 stay on on-demand. A workflow whose templates are all in another object (``workflowTemplateRef``) is placed through fields of
 its own ``spec``.
@@ -173,7 +173,7 @@ def place_by_reference(ctx: PlaceContext, spec: Path) -> None:
     name_and_line = f"{kind} {name} ({source.file}:{source.line(('metadata',))})"
     overridden = _overridden(ctx, other, spec, all_templates) if ctx.is_input(source) else ""
     if overridden:
-        text = f"nothing is placed here: {name_and_line} is placed too, and the fields of its {overridden}"
+        text = f"not placed here: {name_and_line} is placed too, and the fields of its {overridden}"
         ctx.add_finding(Level.WARNING, at, f"{text}, or place the workflow alone and name that file with --with")
         return
     reason = _obstacle(other, all_templates)
@@ -181,17 +181,17 @@ def place_by_reference(ctx: PlaceContext, spec: Path) -> None:
     if pods and any(pod[1:] != pods[0][1:] for pod in pods):
         reason = "its templates need different nodes"
     if reason and ctx.is_input(source):
-        ctx.add_finding(Level.NOTE, at, f"nothing is placed here: {reason}; {name_and_line} is placed itself")
+        ctx.add_finding(Level.NOTE, at, f"not placed here: {reason}; {name_and_line} is placed itself")
         return
     if reason:
-        ctx.add_finding(Level.WARNING, at, f"nothing is placed here: {reason}; place {name_and_line} instead")
+        ctx.add_finding(Level.WARNING, at, f"not placed here: {reason}; place {name_and_line} instead")
         return
     if pods:
         _write(ctx, spec, other, source, pods)
 
 
 def _overridden(ctx: PlaceContext, other: PlaceContext, spec: Path, all_templates: Sequence[Template]) -> str:
-    """What placed templates override of the workflow, and the remedy, in words that end a message; empty if nothing."""
+    """What placed templates override of the workflow, and the remedy, in words that end a message, or empty."""
     given = [name for name in _SCHEDULING if ctx.editor.get((*spec, name))]
     for template in all_templates:
         own, theirs = (one.policy(f"{one.name}/{template.name}".lower()) for one in (ctx, other))
@@ -201,7 +201,7 @@ def _overridden(ctx: PlaceContext, other: PlaceContext, spec: Path, all_template
             )
         if theirs.spot is not None and (theirs.spot, theirs.ladder) != (own.spot, own.ladder):
             policy = f"spot: {theirs.spot} ({theirs.sources['spot']})"
-            return f"template {template.name}, by {policy}, override those of the workflow: give both one policy"
+            return f"template {template.name}, by {policy}, override the workflow's: give both one policy"
     return ""
 
 
@@ -267,7 +267,7 @@ def _deadline(
 ) -> dict[str, int]:
     """The field with which the workflow's patch bounds each of its pods; empty if the templates have deadlines, or get them.
 
-    One patch applies to every pod, so nothing is written for policies with different timeouts.
+    One patch applies to every pod, so policies with different timeouts get none.
     """
     defaults = (*_SPEC, "templateDefaults")
     pairs = list(zip(templates(other.editor.get, _SPEC), all_placed, strict=True))
@@ -379,7 +379,7 @@ def _effective(ctx: PlaceContext, spec: Path, template: Template) -> dict[str, A
     def refuse(*paths: Path) -> None:
         lines = " and ".join(str(ctx.editor.document.line(path)) for path in paths)
         text = f"the callers of template {template.name} pass down different affinities (lines {lines}); "
-        raise ctx.problem(template.path, f"{text}give the template an affinity of its own")
+        raise ctx.problem(template.path, f"{text}give the template its own affinity")
 
     pod = effective(ctx.editor.get, spec, template, argo_version(ctx.config), refuse)
     return {**pod.spec, **({"metadata": pod.metadata} if pod.metadata else {})}
@@ -433,7 +433,7 @@ def _warn_of_hanging(ctx: PlaceContext, spec: Path, template: Template, placed: 
 def _loses_inline_retries(ctx: PlaceContext, template: Template) -> bool:
     """Whether Argo loses this template when it retries it, even where the first attempt succeeds.
 
-    Releases from 3.7.1 and 4.0.0 on do so, up to those of :data:`_KEEPS_INLINE`. Without a patch level in ``target.argo`` the
+    Releases from 3.7.1 and 4.0.0 on do so, up to :data:`_KEEPS_INLINE`. Without a patch level in ``target.argo`` the
     worse is assumed. Source: argo-workflows#15051; the changes #14576, #16009 and #16007, and the tags that contain them.
     """
     patch, version = argo_patch(ctx), argo_version(ctx.config)
@@ -519,7 +519,7 @@ def _report_lost_nodes(ctx: PlaceContext, spec: Path, placed: Placed) -> None:
     placed.report.after_interruption += f"; a lost node: the same attempt again, not counted ({source})"
     text = (
         "Argo counts drains and deletes, but no lost node: the same attempt starts again, also without retries, so "
-        f"interruptions.max and fall_back_after hold nothing there ({source})"
+        f"interruptions.max and fall_back_after have no effect there ({source})"
     )
     ctx.add_finding(Level.NOTE, spec, text)
 
@@ -600,7 +600,7 @@ def _has_none(_defaults: Any) -> bool:
 
 
 def _claims(data: Mapping[str, Any], path: Path, *, spec: tuple[str, ...]) -> Iterator[Claim]:
-    """The claims of a workflow and of its defaults that a template mounts; a workflow makes those of its templates of claims.
+    """The claims of a workflow and of its defaults that a template mounts; a workflow makes the claims of its claim templates.
 
     Source: argo-workflows, ``workflow/controller/workflowpod.go``, ``addVolumeReferences``.
     """

@@ -1,7 +1,7 @@
 """In what order the steps of a workflow run, and how many pods of each template there are at one time.
 
 Anybody may write a workflow whose templates call each other in more ways than can be counted, so the work is bounded: beyond the
-bounds nothing is told.
+bounds there is no answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spotwright.placing.retries import whole_number
 __all__ = ["order_of_steps"]
 
 
-_MOST_VISITS = 1024  # of the templates of a workflow, and of those that they call; of more nothing is told
+_MOST_VISITS = 1024  # of the templates of a workflow, and the templates that they call; beyond, no answer
 _DEEPEST = 100  # templates that call each other
 _DIGITS = 9  # of a number of steps
 
@@ -88,7 +88,7 @@ class _Calls:
                 paths[str(task.get("name"))] = path
                 after[str(task.get("name"))] = _needed(task)
         target = str(value_at(self._data, (*at, "dag", "target")) or "")
-        is_open = "{{" in target  # the run tells which tasks it needs
+        is_open = "{{" in target  # the run decides which tasks it needs
         if target and not is_open:
             paths = {name: paths[name] for name in _needed_for(target.split(), after)}
         paths = {name: path for name, path in paths.items() if isinstance(value_at(self._data, path), dict)}
@@ -133,7 +133,7 @@ _OF_ITEM = re.compile(r"\{\{[^{}]*(?<![\w.-])item(?![\w-])")
 
 
 def _times(step: Any) -> int | None:
-    """How often a step runs at one time; ``None`` where only the run tells its items, or for which of them it runs."""
+    """How often a step runs at one time; ``None`` if only the run decides its items, or for which of them it runs."""
     items, sequence = value_at(step, ("withItems",)), value_at(step, ("withSequence",))
     if value_at(step, ("withParam",)) is not None or _OF_ITEM.search(str(value_at(step, ("when",)))):
         return None

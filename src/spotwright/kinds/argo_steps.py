@@ -1,7 +1,7 @@
 """The templates of a workflow: which have pods, who calls them, which fields they inherit, and how their fields are written.
 
-A template's tolerations, affinity and node selector each replace those of the template that calls it (its boundary, since Argo
-3.6), and those replace the workflow's. ``templateDefaults`` are merged into every template before. Source:
+A template's tolerations, affinity and node selector each replace the fields of the template that calls it (its boundary, since
+Argo 3.6), and those replace the workflow's. ``templateDefaults`` are merged into every template before. Source:
 argo-workflows, ``workflow/controller/workflowpod.go`` (addSchedulingConstraints), ``operator.go`` (mergedTemplateDefaultsInto),
 read at v3.5.11, v3.6.5 and v3.7.1.
 
@@ -121,7 +121,7 @@ _SENDS = ("create", "apply", "replace")  # actions of a resource template that s
 _PATCH_AT = 2
 
 Get: TypeAlias = Callable[[Path], Any]
-"""The value at a path of a document; ``None`` where there is none."""
+"""The value at a path of a document, or ``None``."""
 
 
 TEMPLATES = ("templates.*", "templates.*.steps.*.*.inline", "templates.*.dag.tasks.*.inline")
@@ -296,7 +296,7 @@ def effective(
 
 
 def _metadata(get: Get, spec: Path, template: Template) -> Any:
-    """The labels and annotations of a pod: those of the workflow, the defaults and the template; later ones override."""
+    """The labels and annotations of a pod: from the workflow, the defaults and the template; later ones override."""
     metadata: Any = {}
     for path in ((*spec, "podMetadata"), (*spec, "templateDefaults", "metadata"), (*template.path, "metadata")):
         metadata = strategic(metadata, get(path) or {})
@@ -314,7 +314,7 @@ def _callers(get: Get, spec: Path, template: Template, version: tuple[int, int],
 def _tolerations(
     get: Get, spec: Path, template: Template, version: tuple[int, int]
 ) -> tuple[list[Any], dict[Path, Path]]:
-    """The tolerations of a template and of the defaults, merged by their key; without any, those of all that pass some down."""
+    """The tolerations of a template and of the defaults, merged by their key; without any, from all that pass some down."""
 
     def listed(level: Path) -> list[tuple[Any, Path]]:
         path = (*level, "tolerations")
@@ -428,7 +428,7 @@ class Retries:
 
 
 def own_retries(ctx: PlaceContext, spec: Path, template: Path) -> OwnRetries | None:
-    """The retries of a template's strategy; ``None`` without one, for Argo retries nothing by default.
+    """The retries of a template's strategy; ``None`` without one, for Argo never retries by default.
 
     A strategy without a limit retries without a bound. A limit that is a parameter is not known, and counts in the same way:
     Argo alone holds it.
@@ -574,7 +574,7 @@ def _duration(seconds: float) -> str:
 
 
 def read_patch(ctx: PlaceContext, path: Path) -> dict[str, Any]:
-    """The patch at ``path`` as data, empty if there is none. Raises :class:`ManifestError` if it is no mapping."""
+    """The patch at ``path`` as data, or empty. Raises :class:`ManifestError` if it is not a mapping."""
     document = _parsed(ctx, path)
     if document is None:
         return {}
@@ -602,7 +602,7 @@ def _patches(text: str, file: str) -> Sequence[Document]:
 def add_to_patch(ctx: PlaceContext, path: Path, fields: Mapping[str, Any], default: Path | None = None) -> None:
     """Add fields to the patch at ``path``, which has none of them yet.
 
-    If there is no patch, the one at ``default`` applies. The new patch hides it, so it gets the default's fields too.
+    Without a patch, the one at ``default`` applies. The new patch hides it, so it gets the default's fields too.
     """
     own = _parsed(ctx, path)
     document = own or (_parsed(ctx, default) if default is not None else None)

@@ -143,7 +143,7 @@ KILLED = (137, 143)
 """The exit codes of a container that SIGKILL or SIGTERM ended: perhaps an interruption that left no condition."""
 
 INTERRUPTED_CODES = (*KILLED, 255)
-"""The exit codes that an interruption may leave without a condition: those of :data:`KILLED`, and that of a lost container.
+"""The exit codes that an interruption may leave without a condition: :data:`KILLED`, and the code of a lost container.
 
 A kubelet that starts again after its node has lost power finds the containers gone, and writes 255 with the reason ``Unknown``
 (Kubernetes 1.35.4 with containerd). A program may end with 255 as well.
@@ -380,7 +380,7 @@ def _ignoring(job: _JobSpec, *, is_apart: bool = False) -> str:
         text = f"{limit} {failures} has room for interruptions as well: {room}; so an error may be tried as often"
         job.add_finding(Level.NOTE, limit, text)
     if in_force is None:
-        text = f"nothing bounds how often interrupted pods are ignored: {_GIVE_BOUND}"
+        text = f"interrupted pods are ignored without a bound: {_GIVE_BOUND}"
         text += " (without it --replace-retries leaves this rule)" if job.ctx.options.replace_retries else ""
         job.add_finding(Level.WARNING, "podFailurePolicy", text)
         return "the pod is created again, as often as it is interrupted"
@@ -389,7 +389,7 @@ def _ignoring(job: _JobSpec, *, is_apart: bool = False) -> str:
             f"activeDeadlineSeconds {in_force} stays and bounds all attempts; the policy allows {seconds_text(wanted)}"
         )
         job.add_finding(Level.WARNING, "activeDeadlineSeconds", f"{text} (--replace-retries)")
-    return f"the pod is created again and nothing is counted; the Job ends after activeDeadlineSeconds {seconds_text(in_force)}"
+    return f"the pod is created again, uncounted; the Job ends after activeDeadlineSeconds {seconds_text(in_force)}"
 
 
 def _can_fail_errors(job: _JobSpec) -> bool:
@@ -435,7 +435,7 @@ def _is_refused(job: _JobSpec) -> bool:
 
 
 def _limit(job: _JobSpec, *, is_apart: bool = False) -> int:
-    """How many failures a Job needs that counts those of every cause: where pods are refused, those of each of its tasks.
+    """How many failures a Job needs that counts every cause: if pods are refused, the failures of each of its tasks.
 
     It has no fewer than without us, unless errors are kept ``is_apart``.
     """
@@ -481,7 +481,7 @@ def _settle_limit(job: _JobSpec, wanted: int, beside: str) -> tuple[str, Any]:
 
 
 def _has_index_limits(job: _JobSpec) -> bool:
-    """Whether each index gets a limit of its own: in an Indexed Job that has no limit of the user."""
+    """Whether each index gets its own limit: in an Indexed Job that has no limit of the user."""
     return (
         job.get("completionMode") == "Indexed"
         and job.get("backoffLimit") is None
@@ -636,13 +636,13 @@ def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
 
 
 def _is_retried(placed: Placed) -> bool:
-    """Whether budgets of a policy end the Job: of one on on-demand only where somebody set its errors."""
+    """Whether budgets of a policy end the Job: for a Job on on-demand only if its errors are set."""
     policy = placed.policy
     return placed.on_spot or (policy.spot is not None and _sets_errors(placed))
 
 
 def _sets_errors(placed: Placed) -> bool:
-    """Whether somebody set the budget for errors in a policy, and it is not the Job's own."""
+    """Whether a policy sets the budget for errors, and it is not the Job's own."""
     source = placed.policy.sources.get("errors.retries", BUILT_IN.source)
     return source not in (BUILT_IN.source, placed.report.own_retries)
 

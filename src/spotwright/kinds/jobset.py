@@ -339,7 +339,7 @@ def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool, has_rul
     if own_rule is not None:
         action = write_unless_set(ctx, (*spec, "podFailurePolicy", "rules", own_rule[0], "action"), "FailJob")
     elif "Ignore" in own_actions(ctx, spec):
-        action = "Ignore"  # of exit codes, which those of interrupted pods may be
+        action = "Ignore"  # of exit codes, which interrupted pods may have
         text = f"{name}: your podFailurePolicy ignores exit codes, so no rule for interruptions is added: {_ALONE}"
         ctx.add_finding(Level.WARNING, (*spec, "podFailurePolicy", "rules"), text)
     elif restart == "Never":
@@ -415,7 +415,7 @@ def _report_in_place(ctx: PlaceContext, member: SetMember, limit: Any) -> None:
     report.after_interruption = "only this pod is created again; the other pods of the set go on without it"
     text = (
         f"{member.name}: {IN_PLACE} needs JobSet's agent in each pod, and no container here has restartPolicyRules, so "
-        "nothing starts the other pods again: add the agent (jobset, site/static/examples/in-place-restart), or leave "
+        "the other pods are not restarted: add the agent (jobset, site/static/examples/in-place-restart), or leave "
         "restartStrategy out, and the whole set restarts"
     )
     ctx.add_finding(Level.WARNING, (*pod, "containers"), text)
@@ -457,7 +457,7 @@ def _settle_restarts(
     if in_force == total and ctx.options.has_webhook and not in_place:
         return in_force
     if in_force == total:
-        text = f"{counting_text('maxRestarts', policy)}: nothing else bounds the restarts of a JobSet"
+        text = f"{counting_text('maxRestarts', policy)}: a JobSet has no other bound for restarts"
     else:
         text = f"maxRestarts {in_force} stays; the policy allows {total} (--replace-retries); it counts interruptions and errors"
     ctx.add_finding(Level.WARNING, path, text)
@@ -465,7 +465,7 @@ def _settle_restarts(
 
 
 def _own_tries(ctx: PlaceContext, at: Path, spot: Sequence[SetMember]) -> Mapping[str, int]:
-    """How often each member's own retries, those of the set and of its Jobs, try pods again; no more than its policy allows."""
+    """How often each member's own retries, of the set and of its Jobs, try pods again; no more than its policy allows."""
     found = {}
     for one in spot:
         own = own_retries_of_job(ctx, one.spec, (*at, "failurePolicy", "maxRestarts"))
@@ -501,9 +501,9 @@ def _settle_rule(
     apart: bool,
     fails_by_us: bool,
 ) -> str:
-    """The action for an interrupted job: that of the first matching rule, or of ours if there are no rules.
+    """The action for an interrupted job: of the first matching rule, or of ours if there are no rules.
 
-    ``ours`` is our rule for a member beside those of the user. ``fails_by_us``: an interruption fails the job by our rule alone,
+    ``ours`` is our rule for a member beside the user's rules. ``fails_by_us``: an interruption fails the job by our rule alone,
     so no rule of the user's that fails the set was meant for it.
     """
     path = (*at, "failurePolicy", "rules")
@@ -544,7 +544,7 @@ _PATTERN_MEMORY = 64 * 1024  # bytes: a pattern is compiled within a millisecond
 def _compiled(pattern: str) -> Any:
     """A pattern of a JobSet's author, whose syntax is that of Go and RE2, with RE2: no pattern keeps it busy for long.
 
-    A text: why it is none.
+    A text: why it is not valid.
     """
     import re2
 
@@ -555,7 +555,7 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except UnicodeEncodeError:
-        return "it is no text"
+        return "it is not a text"
     except re2.error as error:
         why = error.args[0] if error.args else ""
         return why.decode(errors="replace") if isinstance(why, bytes) else str(why)
@@ -564,7 +564,7 @@ def _compiled(pattern: str) -> Any:
 def is_matched(patterns: Any, message: str) -> bool:
     """Whether one of a rule's ``onJobFailureMessagePatterns`` matches a message; without patterns the rule matches every one.
 
-    Needs the extra ``cluster``. A pattern that RE2 refuses matches nothing, nor do those behind the tenth.
+    Needs the extra ``cluster``. A pattern that RE2 refuses never matches, nor do patterns behind the tenth.
     """
     if not isinstance(patterns, list) or not patterns:
         return True
@@ -586,7 +586,7 @@ def why_not_matched(patterns: Any) -> str:
 
 
 def _warn_of_patterns(ctx: PlaceContext, path: Path, rules: Sequence[Any]) -> None:
-    """Say which patterns match nothing, where RE2 is there to ask: it comes with the extra ``cluster``."""
+    """Say which patterns never match, if RE2 is installed: it comes with the extra ``cluster``."""
     for index, rule in enumerate(rules[:MOST_RULES]):
         patterns = rule.get("onJobFailureMessagePatterns") if isinstance(rule, dict) else None
         if patterns and find_spec("re2") is None:
@@ -665,7 +665,7 @@ def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
         if is_for_it and is_matched(rule.get("onJobFailureMessagePatterns"), _EVICTED):
             return text(rule.get("action"))
     if len(rules) > MOST_RULES:
-        return "FailJobSet"  # nobody knows which of them matches
+        return "FailJobSet"  # unknown which of them matches
     return "RestartJobSet" if failure else "FailJobSet"
 
 
@@ -772,7 +772,7 @@ KINDS = (
             "checkpoints.\n"
             "`InPlaceRestart` (JobSet 0.11) replaces the lost pod alone. It needs a feature gate and JobSet's "
             "agent in each pod, so Spotwright cannot switch it on; a set that has it stays as it is.\n"
-            "torchrun: give the rendezvous a job of its own named `leader`, which stays on on-demand."
+            "torchrun: give the rendezvous a separate job named `leader`, which stays on on-demand."
         ),
         tried=(
             "Seen on JobSet 0.10.1 and Kubernetes 1.35.4: drains, power cuts, taints, notices. `InPlaceRestart` "

@@ -69,7 +69,7 @@ def place(ctx: PlaceContext, path: Path, owner: str = "") -> None:
     """Place the objects in the text at ``path`` of the document (absolute: ``ctx.at(...)``), as parts of ``owner``.
 
     ``owner`` is the policy path of an object without a name, by default that of the context. Raises :class:`ManifestError` if
-    the text is no YAML, or an object in it cannot be placed.
+    the text is not valid YAML, or an object in it cannot be placed.
     """
     text = ctx.editor.document.get(path, None)
     if not isinstance(text, str):
@@ -135,7 +135,7 @@ _SUGGESTION = "katib-config decides where suggestion and early stopping run; the
 
 def _place_experiment(ctx: PlaceContext) -> None:
     if str(ctx.get("apiVersion")) != "kubeflow.org/v1beta1":
-        text = f"Katib does not serve {ctx.get('apiVersion')}, so nothing is placed: write kubeflow.org/v1beta1"
+        text = f"Katib does not serve {ctx.get('apiVersion')}, so it is not placed: write kubeflow.org/v1beta1"
         ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
         return
     trial = ctx.at(*_TEMPLATE, "trialSpec")
@@ -177,7 +177,7 @@ def _report(ctx: PlaceContext, roles: list[RoleReport]) -> None:
     if not any(ctx.config.pools[pool].is_spot for role in roles for pool in role.pools):
         return
     limit = ctx.get("spec", "maxFailedTrialCount")
-    counts = "there is no maxFailedTrialCount" if limit is None else f"it counts towards maxFailedTrialCount {limit}"
+    counts = "maxFailedTrialCount is not set" if limit is None else f"it counts towards maxFailedTrialCount {limit}"
     text = f"Katib never retries a trial: one whose own kind gives up after interruptions has failed, and {counts}"
     ctx.add_finding(Level.NOTE, ctx.at("spec", "maxFailedTrialCount"), text)
     ctx.add_finding(Level.NOTE, ctx.at("spec", "algorithm"), _SUGGESTION)
@@ -220,7 +220,7 @@ def collector_of(spec: Any) -> Collector:
 NO_SIGTERM = (
     "Katib runs the command of a trial in a shell that passes no SIGTERM on, so code that saves hears of its end by a notice "
     "alone (SPOTWRIGHT_NOTICE_FILE, SPOTWRIGHT_NOTICE_URL), which the controller's webhook or a node agent gives; without them "
-    "let the shell pass SIGTERM on: docs/kinds/katib.md has the line (exec is no remedy: Katib's own command follows)"
+    "let the shell pass SIGTERM on: docs/kinds/katib.md has the line (exec does not help: Katib's own command follows)"
 )
 """What the shell in front of a trial's program means for it (katib v0.19.0, ``wrapWorkerContainer``)."""
 
@@ -234,7 +234,7 @@ def _report_template(ctx: PlaceContext) -> None:
     name, key = str(given.get("configMapName")), str(given.get("templatePath"))
     config_map = ctx.find("ConfigMap", name, _text(given.get("configMapNamespace")))
     if config_map is None:
-        text = f"the trial template is in ConfigMap {name}, which was not given: nothing is placed; pass its file too"
+        text = f"the trial template is in ConfigMap {name}, which was not given: not placed; pass its file too"
         ctx.add_finding(Level.WARNING, at, text)
     elif not isinstance(config_map.get(("data", key), None), str):
         place = f"{config_map.file}:{config_map.line(('data',))}"

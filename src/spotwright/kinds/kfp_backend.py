@@ -2,7 +2,7 @@
 
 The compiled pipeline is in the Workflow's parameters, so each executor is placed by the rules of compiled pipelines, unless
 ``compile`` or ``place`` has done it. What a compiled pipeline cannot say is written into the Workflow's templates: which endings
-are retried, for each policy in templates of its own; no retries of whole DAGs; and drivers and importers on on-demand. Sources:
+are retried, for each policy in its own templates; no retries of whole DAGs; and drivers and importers on on-demand. Sources:
 Workflows of KFP 2.16.1 and 2.17.0, whose parts have the same names; ``argocompiler`` of kubeflow/pipelines.
 """
 
@@ -73,7 +73,7 @@ def retry_strategy(ctx: PlaceContext, placed: Placed) -> dict[str, Any]:
 
 
 def _backoff(ctx: PlaceContext, wait: Backoff) -> dict[str, str]:
-    """Waits without a window over all attempts. Before Argo 3.7 nothing limits how they grow, so they stay as they begin."""
+    """Waits without a window over all attempts. Before Argo 3.7 their growth has no limit, so they stay as they begin."""
     backoff = {"duration": f"{max(1, math.ceil(wait.first))}s"}
     if str(ctx.config.target.get("argo", "3.7")) >= "3.7":
         backoff |= {"factor": str(max(1, round(wait.factor))), "cap": f"{max(1, math.ceil(wait.max_backoff))}s"}
@@ -81,7 +81,7 @@ def _backoff(ctx: PlaceContext, wait: Backoff) -> dict[str, str]:
 
 
 def dag_retries(ctx: PlaceContext, spec: Path, templates: Iterable[Path]) -> dict[str, str]:
-    """The ``retryStrategy`` that keeps a DAG from being retried; empty where nothing would retry it.
+    """The ``retryStrategy`` that keeps a DAG from being retried; empty if no setting would retry it.
 
     The configuration of KFP 2.17 gives every template two retries, on four levels: 81 pods of one task were seen.
     """
@@ -89,14 +89,14 @@ def dag_retries(ctx: PlaceContext, spec: Path, templates: Iterable[Path]) -> dic
 
 
 def bound_dags(ctx: PlaceContext, templates: Iterable[Path], retries: Mapping[str, str]) -> None:
-    """Give DAG templates without retries of their own these ones: each retry would start all tasks of the DAG again."""
+    """Give DAG templates without their own retries these ones: each retry would start all tasks of the DAG again."""
     for path in templates if retries else ():
         if ctx.editor.get((*path, "dag")) is not None and ctx.editor.get((*path, "retryStrategy")) is None:
             ctx.editor.add((*path, "retryStrategy"), dict(retries))
 
 
 def _retries_by_default(ctx: PlaceContext, spec: Path, templates: Iterable[Path]) -> bool:
-    """Whether templates without retries may get some: by the Workflow's defaults, or those of the controller from 2.17 on."""
+    """Whether templates without retries may get some: by the Workflow's defaults, or the controller's from 2.17 on."""
     if ctx.editor.get((*spec, "templateDefaults", "retryStrategy")) is not None:
         return True
     return any(_ROLE in (ctx.editor.get((*path, "metadata", "annotations")) or {}) for path in templates)
@@ -229,7 +229,7 @@ def place_workflow(ctx: PlaceContext, reports: list[RoleReport] | None = None) -
         if placed.policy.spot is not None:
             steps += [(step, placed, metadata) for step in _steps_of(run, tasks)]
     for finding in inner.findings:
-        ctx.add_finding(finding.level, (), finding.text)  # their paths are those of the pipeline
+        ctx.add_finding(finding.level, (), finding.text)  # their paths are the pipeline's
     _write_parameters(run, inner, [step for step, _, _ in steps])
     if steps and ctx.writes(Group.RETRIES):
         of_dags = dag_retries(ctx, run.spec, run.templates.values())

@@ -1,8 +1,8 @@
 """Compiled pipelines of Kubeflow Pipelines (KFP IR): the two documents of a file, or the PipelineVersion that holds both.
 
 Settings belong to executors, retries to tasks, and policies to the paths of tasks in a run. Each executor gets the placement
-of its tasks. The policies of the configuration are stored in the file, so that it means the same where there is no
-configuration. Components whose source imports the checkpoint library get it with their command; those whose code imports
+of its tasks. The policies of the configuration are stored in the file, so that it means the same without a
+configuration. Components whose source imports the checkpoint library get it with their command; components whose code imports
 Spotwright where it would certainly be missing are refused.
 """
 
@@ -161,7 +161,7 @@ class ImportingComponent:
 
 
 def missing_library(component: ImportingComponent, how: Delivery | None, value: str) -> str:
-    """Why the code would end with an ImportError, with the ways out. Empty where nothing shows that it would."""
+    """Why the code would end with an ImportError, with the ways out. Empty without a sign that it would."""
     names = {name for source in component.sources for name in imported_names(source)}
     if not names or how is Delivery.IMAGE:
         return ""
@@ -174,7 +174,7 @@ def missing_library(component: ImportingComponent, how: Delivery | None, value: 
         )
     if not component.is_installed and not component.has_known_shape:
         return (
-            f"{component.path}: its code imports spotwright, and its command has a shape to which nothing can be added: "
+            f"{component.path}: its code imports spotwright, and its command has a shape that cannot be extended: "
             f"add {LIGHT} to its packages_to_install, or {WAYS}"
         )
     brought = "" if component.is_installed else value
@@ -354,7 +354,7 @@ def _archived_sources(source: str) -> Iterator[str]:
 
 
 def _library(sources: Iterable[str]) -> str:
-    """The file of the library for a program of these texts, as a word of a command."""
+    """The file of the library for a program of these texts, as an argument of a command."""
     content = checkpoint_file(for_pytorch=any(uses_pytorch(source) for source in sources), compressed=False)
     return base64.b64encode(zlib.compress(content, 9)).decode()
 
@@ -495,7 +495,7 @@ def _place_uses(
     settings = paths.settings(tasks[0].label)
     parameter = runtime_field(mapping_at(ctx, settings))
     if parameter:
-        text = f"a parameter decides at run time where it runs ({parameter}), so nothing is added"
+        text = f"a parameter decides at run time where it runs ({parameter}), so it is left alone"
         ctx.add_finding(Level.WARNING, settings, f"{tasks[0].path}: {text}")
         for report in reports:
             report.after_interruption = text
@@ -537,7 +537,7 @@ def _anchor(ctx: PlaceContext, report: RoleReport, task: CompiledTask, settings:
 
 
 def _conflicting_path(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, ladder: Ladder) -> Path:
-    """The field of the pipeline that contradicts the policy; the task itself if it is no single field."""
+    """The field of the pipeline that contradicts the policy; the task itself if several fields do."""
     reasons, settings = " ".join(ladder.refusals.values()), paths.settings(task.label)
     for refusal, path in (
         ("node selector asks for", (*settings, "nodeSelector")),

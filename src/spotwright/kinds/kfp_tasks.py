@@ -101,7 +101,7 @@ class PipelinePaths:
 class CompiledTask:
     """One task that runs in a pod. ``at`` is its path in the document; tasks of a pipeline that is used twice share it.
 
-    ``retry`` has its ``set_retry`` and ``set_timeout``, or those of the pipeline around it. ``loops``: an iteration runs it.
+    ``retry`` has its ``set_retry`` and ``set_timeout``, or the pipeline's around it. ``loops``: an iteration runs it.
     """
 
     path: str
@@ -153,7 +153,7 @@ def merge_warnings(ctx: PlaceContext, paths: PipelinePaths) -> dict[str, str]:
             f"the components {' and '.join(merged.components)} share the executor {merged.label}, and "
             f"{', '.join(merged.unused)} is used by none: the compiler of the SDK mixed them up, so the image, resources and "
             "settings of one are lost; compile again until no executor is left over, or give the components of nested "
-            "pipelines names of their own"
+            "pipelines distinct names"
         )
         for merged in merged_executors(mapping_at(ctx, paths.pipeline))
     }
@@ -352,7 +352,7 @@ def backend_of(target: Mapping[str, str]) -> Backend:
 
 def after_interruption(backend: Backend, tries: int) -> str:
     """What an interruption does to a task; ``tries``: how often the task may be retried."""
-    lost = "a lost node: the same attempt again, not counted, so interruptions.max holds nothing there"
+    lost = "a lost node: the same attempt again, not counted, so interruptions.max has no effect there"
     if not tries:
         moved = "a drain or a delete: the task fails, it has no retries"
     elif backend.is_stock:
@@ -366,7 +366,7 @@ def lost_nodes_note(backend: Backend) -> str:
     """The note that no budget holds for lost nodes."""
     return (
         "a task whose node is lost is tried again as often as that happens, also without retries: the backend does not count it, "
-        f"so interruptions.max and fall_back_after hold nothing there ({backend.source})"
+        f"so interruptions.max and fall_back_after have no effect there ({backend.source})"
     )
 
 
@@ -392,7 +392,7 @@ def admin_notes(backend: Backend, pools: Iterable[Pool]) -> tuple[str, ...]:
         ]
     lines += [
         "  # a pipeline cannot place its driver pods, one for each task: they have no tolerations, so they stay off tainted",
-        "  # pools, and nothing keeps them off other pools.",
+        "  # pools, but not off other pools.",
     ]
     if tolerations:
         lines += [
@@ -423,7 +423,7 @@ _DERIVED = "interruptions.max"
 
 
 def queue_of(ctx: PlaceContext, settings: Path) -> str:
-    """The queue of Kueue that admits the executor's pods, by their label; empty if there is none."""
+    """The queue of Kueue that admits the executor's pods, by their label, or empty."""
     return str(mapping_at(ctx, (*settings, "podMetadata", "labels")).get(QUEUE_LABEL) or "")
 
 
@@ -464,14 +464,14 @@ def on_demand_from(
 
 
 def on_demand_text(backend: Backend, first: int | None) -> str:
-    """What moves an executor's attempts to on-demand, for ``explain``; empty if nothing does."""
+    """What moves an executor's attempts to on-demand, for ``explain``, or empty."""
     if first is None:
         return ""
     counted = (
         "only endings that Argo calls Error count here" if backend.is_stock else "errors of the code count as well"
     )
     return (
-        f"from retry {first} on, it requires on-demand: {counted}, and after lost nodes it stays on spot, as nothing but a "
+        f"from retry {first} on, it requires on-demand: {counted}, and after lost nodes it stays on spot, as only a "
         "controller in the cluster could count them"
     )
 
@@ -621,7 +621,7 @@ def _write_settings(editor: Editor, settings: Path, container: Path, change: Pod
 def _environment(
     ctx: PlaceContext, settings: Path, container: Path, tasks: Sequence[CompiledTask], checkpoint: str | None
 ) -> PodChange:
-    """The variables of every attempt, except the URL of the notice: nothing can put the host's address into a value here."""
+    """The variables of every attempt, except the URL of the notice: no value here can contain the host's address."""
     taken = {str(name) for name in _names(ctx.editor, (*container, "env"), "name")}
     taken |= {str(name) for name in _names(ctx.editor, (*settings, "fieldPathAsEnv"), "name")}
     identity = identity_of(tasks)
@@ -643,7 +643,7 @@ def _environment(
 def identity_of(tasks: Sequence[CompiledTask]) -> dict[str, str]:
     """The work, run and index of the pods of an executor, as :class:`~spotwright.placing.pods.Role` has them.
 
-    There is no index where the executor runs one task, outside of loops.
+    No index if the executor runs one task, outside of loops.
     """
     work = tasks[0].path if len({task.path for task in tasks}) == 1 else tasks[0].component
     several = len(tasks) > 1 or any(task.loops for task in tasks)

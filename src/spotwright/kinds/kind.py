@@ -1,4 +1,4 @@
-"""The record of a kind: all that Spotwright knows of it. Nothing outside this package compares a kind with a name.
+"""The record of a kind: all that Spotwright knows of it. No module outside this package compares a kind with a name.
 
 A module of this package that serves a family of kinds has their records as ``KINDS``: a new kind is a record in a module, and
 no other table. Kinds that are not placed have records too where something is known of their pods. The modules are imported
@@ -79,19 +79,19 @@ WhyNotEvicted: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], str]
 
 
 Count: TypeAlias = Callable[[Mapping[str, Any], Path], int | None]
-"""The most pods at one time of the template at a path of an object; ``None`` where the object does not tell it."""
+"""The most pods at one time of the template at a path of an object; ``None`` if the object does not say."""
 
 
 Holds: TypeAlias = Callable[[Mapping[str, Any], Others], Iterator[Path]]
-"""The paths of the objects that an object holds, each a mapping or a text that is YAML; other objects may tell which."""
+"""The paths of the objects that an object holds, each a mapping or a text that is YAML; other objects may say which."""
 
 
 class Sharing(StrEnum):
     """Who has the volume of a claim."""
 
-    NAMED = "named"  # whoever names the claim, in other objects too
+    NAMED = "named"  # all pods that name the claim, in other objects too
     OBJECT = "object"  # all pods of the object for which it is made
-    POD = "pod"  # one pod: each gets a claim of its own
+    POD = "pod"  # one pod: each gets its own claim
 
 
 class Mount(NamedTuple):
@@ -123,7 +123,7 @@ class Call(NamedTuple):
     """A step on the way to pods: a task of a DAG, a step, a replicated job. ``where`` is the list in which it has its ``name``.
 
     ``after`` are the names in that list which have ended before it begins. ``is_conditional``: it may not run at all. ``times``
-    is how often it runs at one time; ``None``: the object does not tell it.
+    is how often it runs at one time; ``None``: the object does not say.
     """
 
     where: Path
@@ -136,7 +136,7 @@ class Call(NamedTuple):
 class Run(NamedTuple):
     """One way by which an object comes to pods of a template: the calls, outermost first.
 
-    ``times`` is how many pods it makes at one time, in all iterations of loops; ``None``: the object does not tell it.
+    ``times`` is how many pods it makes at one time, in all iterations of loops; ``None``: the object does not say.
     ``locks`` are the mutexes that it holds, each with the number of the calls around what has it. An empty name is a lock that
     may let in others.
     """
@@ -163,7 +163,7 @@ Claims: TypeAlias = Callable[[Mapping[str, Any], Path], Iterator[Claim]]
 class Retry(StrEnum):
     """Who makes a lost pod again."""
 
-    NONE = "none"  # nobody
+    NONE = "none"  # no controller
     JOB = "job"  # a Job, by its backoffLimit and podFailurePolicy
     ROLE = "role"  # the training operator, by the role's restartPolicy
     SET = "set"  # the kind's own controller, with all pods beside it
@@ -240,7 +240,7 @@ class Words(NamedTuple):
 class RetryFields(NamedTuple):
     """How people write what a kind retries. Paths are from the object, with ``*`` for every item or key.
 
-    ``home`` is the field that says how often, with ``[]`` behind the name of a list; empty where nothing retries. ``levels`` are
+    ``home`` is the field that says how often, with ``[]`` behind the name of a list; empty without retries. ``levels`` are
     the places at which people write retries, each with those words for them that it has. ``types`` are all fields of what stands
     at a path: of a mapping each with its own type, of a list that of its items, ``None`` for what is not looked at.
     """
@@ -273,36 +273,36 @@ class Kind(NamedTuple):
     that a cluster may serve instead. ``takes_any_version``: another version has the same fields, or ``place`` reports it.
     ``place`` places an object; ``None``: it passes through unchanged.
 
-    ``places`` are those of its pods, ``holds`` those of objects of other kinds inside it. ``claims`` are those of the object,
-    ``order`` is that of its pods; without it all are there at one time. ``retry`` is who makes a lost one again, ``retries``
+    ``places`` locates its pods, ``holds`` the objects of other kinds inside it. ``claims`` are the object's claims,
+    ``order`` is the order of its pods; without it all run at one time. ``retry`` is who makes a lost one again, ``retries``
     how people write that, ``mechanisms`` are its ways to go on after the end of an attempt. ``harm`` is what an interruption
     does, where it hurts people and not the work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its
-    pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``:
+    pods serve, unless the label ``spotwright.dev/role: worker`` or its own policy says that they work. ``is_of_nodes``:
     it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it,
     an eviction counts as a failure. ``pods_label`` is the label of its pods, and of no others, by whose value they are known,
     ``restart_label`` the one with the number of the restart that all its pods share. ``suspended_by`` is the path of the
     field that suspends it: its pods are deleted, and made again when it goes on. ``makes_pods_later``: after some have failed,
     its controller waits before it makes the next.
 
-    ``leads`` tells by the name of a role whether all others need it. ``is_partial``: its pods are whole only together with
+    ``leads`` says by the name of a role whether all others need it. ``is_partial``: its pods are whole only together with
     another object. ``shows_pods_of_another``: it describes pods that another object has. ``annotations`` is where a holder of
     pods has theirs.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
     a role that names none. ``may_change``: its pods may be changed at any time, and count for what is made of them
-    afterwards. ``leaves_pods``: pods that it owns are left as they come, because they serve or have an entrypoint of its own.
+    afterwards. ``leaves_pods``: pods that it owns are left as they come, because they serve or have a special entrypoint.
 
     ``makes`` are kinds that its controller makes, whose objects follow theirs and are not placed by themselves.
     ``hands_down``: what its controller makes is placed by the policy of the object, of which it copies no metadata.
     ``references`` are the objects that its placement reads. ``is_queued``: Kueue gives it the default queue of its namespace,
     as Kueue is installed; kinds that Kueue manages only where its administrator says so are not. Source: kubernetes-sigs/kueue,
     ``config/components/manager/controller_manager_config.yaml``.
-    ``old_fields`` of its spec are those of older releases under the same apiVersion, which its API server drops.
+    ``old_fields`` of its spec belong to older releases under the same apiVersion; its API server drops them.
 
     ``short_name`` is one of kubectl's. ``page`` is its page in docs/kinds, which is made of this record, ``page_of_retries``
-    that of the kind that goes on as it does, whose table it does not repeat. ``notes`` are facts for its users that no other
-    field tells, one a line, ``tried`` says on what it was tried.
+    the kind that goes on as it does, whose table it does not repeat. ``notes`` are facts for its users that no other
+    field has, one a line, ``tried`` says on what it was tried.
     """
 
     group: str
@@ -352,7 +352,7 @@ class Kind(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """The apiVersion that is placed and read; empty if there is none."""
+        """The apiVersion that is placed and read, or empty."""
         return f"{self.group}/{self.version}" if self.group and self.version else self.version
 
     @property
@@ -523,12 +523,12 @@ def group_of(api_version: str) -> str:
 
 
 def kind_of(api_version: str, name: str) -> Kind:
-    """The record of a kind, by any version of its group; one without any facts if nothing is known of it."""
+    """The record of a kind, by any version of its group; one without any facts for an unknown kind."""
     return kind_in(group_of(api_version), name)
 
 
 def kind_in(group: str, name: str) -> Kind:
-    """The record of a kind of a group; one without any facts if nothing is known of it."""
+    """The record of a kind of a group; one without any facts for an unknown kind."""
     return all_kinds().get((group, name)) or Kind(group=group, name=name)
 
 
@@ -545,7 +545,7 @@ def run_kinds() -> Mapping[str, Kind]:
 
 
 def may_be_run(api_version: str, name: str) -> bool:
-    """Whether an object may be a run, or a part of one: kinds of such a name in groups that nobody knows may be too."""
+    """Whether an object may be a run, or a part of one: kinds of such a name in unknown groups may be too."""
     other = all_kinds().get((group_of(api_version), name))
     return name in run_kinds() and (other is None or other.reads is Reads.RUNS)
 

@@ -2,7 +2,7 @@
 
 A flavor says on which nodes its quota is, so a ResourceFlavor gets the labels and taints of the pool that it stands for. Kueue
 adds ``nodeLabels`` to the pods' node selector and gives the flavor only to pods that tolerate its ``nodeTaints``, so a flavor
-that lacks those of its pool sends work to other nodes, or work without a policy to spot. The pool is the one with the flavor's
+that lacks its pool's taints sends work to other nodes, or work without a policy to spot. The pool is the one with the flavor's
 name, or the only one that has all of its labels. Tolerations are never added: Kueue adds them to every pod of the flavor.
 Sources: kubernetes-sigs/kueue v0.19.2, ``apis/kueue/v1beta2/resourceflavor_types.go``;
 ``site/content/en/docs/concepts/resource_flavor.md``.
@@ -34,8 +34,8 @@ def _place_flavor(ctx: PlaceContext) -> None:
     given = ctx.get("spec", "nodeLabels") or {}
     pool = _pool_of(ctx, given)
     if pool is None:
-        text = f"ResourceFlavor {name_of(ctx.get('metadata'))} stays unchanged: no pool has its name, and its labels are not"
-        text += f" those of one pool alone (the pools are {', '.join(ctx.config.pools)})"
+        text = f"ResourceFlavor {name_of(ctx.get('metadata'))} stays unchanged: no pool has its name, and its labels do not"
+        text += f" identify one pool (the pools are {', '.join(ctx.config.pools)})"
         ctx.add_finding(Level.NOTE, ctx.at("kind"), text)
         return
     if ctx.writes(Group.PLACEMENT):
@@ -189,7 +189,7 @@ def _cluster_queue(ordered: Sequence[Pool], options: QueueOptions) -> Iterator[s
         f"    whenCanBorrow: {'MayStopSearch' if options.is_v1beta2 else 'Borrow'}",
         "  resourceGroups:",
         f"  - coveredResources: {flow(resources)}",
-        "    flavors:  # the first that matches and has quota is taken: this order is what spot: prefer means here",
+        "    flavors:  # the first that matches and has quota is used: this order is what spot: prefer means here",
     )
     for pool in ordered:
         yield f"    - name: {flow(pool.name)}  # {pool.capacity}"
@@ -201,7 +201,7 @@ def _cluster_queue(ordered: Sequence[Pool], options: QueueOptions) -> Iterator[s
 
 
 def _covered(ordered: Sequence[Pool], options: QueueOptions) -> list[str]:
-    """The resources of the queue: those of all nodes and of all given quotas, because each flavor must list the same ones."""
+    """The resources of the queue: all resources of nodes and given quotas, because each flavor must list the same ones."""
     of_nodes = (name for pool in ordered for name in pool.node or ())
     return list(dict.fromkeys((*_BASIC, *of_nodes, *(name for _, name in options.quotas))))
 
@@ -212,7 +212,7 @@ def _quota(pool: Pool, resource: str, options: QueueOptions) -> tuple[int, str]:
     if given is not None:
         return given, ""
     if pool.node is None or (resource in _BASIC and resource not in pool.node):
-        return 0, f"  # SET THIS: node: of {pool.name} does not say it, and 0 admits nothing"
+        return 0, f"  # SET THIS: node: of {pool.name} does not say it, and 0 admits no pods"
     each = pool.node.get(resource, 0)
     return each * pool.max_nodes, f"  # max_nodes {pool.max_nodes} x {quantity(resource, each)}" if each else ""
 

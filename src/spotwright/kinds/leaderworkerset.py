@@ -2,7 +2,7 @@
 
 A StatefulSet of the set owns the leaders, and each leader owns a StatefulSet with the workers of its group. By default a pod that
 is lost, or a container that starts again, has the controller delete the leader, and with it everything of the group, which
-is made again: nothing counts that, and nothing bounds it. So a set is treated as other services are: it stays unchanged
+is made again, uncounted and without a bound. So a set is treated as other services are: it stays unchanged
 unless it says that it is a worker, and its leaders stay on on-demand.
 
 Sources: kubernetes-sigs/lws, ``api/leaderworkerset/v1/leaderworkerset_types.go`` (fields, labels, restart policies) and
@@ -86,7 +86,7 @@ def _place_pods(ctx: PlaceContext, name: str, reason: str, duty: PodRole) -> Pla
 
 
 def _explain(ctx: PlaceContext, *, has_leaders: bool) -> None:
-    """Report what an interruption would stop, and that leaders without a template of their own are on spot too."""
+    """Report what an interruption would stop, and that leaders without their own template are on spot too."""
     if whole_number(ctx.get("spec", "replicas"), 1) == 1:
         text = f"{ctx.name}: no work is done while its only group is made again: set replicas to 2 or more"
         ctx.add_finding(Level.NOTE, ctx.at("spec"), text)

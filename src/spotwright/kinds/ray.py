@@ -1,10 +1,10 @@
 """Ray on Kubernetes (KubeRay): RayCluster, RayJob and RayCronJob, and a RayService that asks for spot itself.
 
 The head holds the state of the cluster (GCS), so it stays on on-demand; the worker groups follow the policy. KubeRay creates a
-lost worker again from the same template and counts nothing, Ray runs its tasks again. A RayJob that fails is tried again on a new
-RayCluster, at most ``backoffLimit`` times; each try has the whole ``activeDeadlineSeconds``. Sources: ray-project/kuberay v1.7.0,
-``ray-operator/controllers/ray/rayjob_controller.go``, ``utils/validation.go``; Ray, "GCS fault tolerance in KubeRay", "KubeRay
-label-based scheduling", "Use labels to control scheduling" (market types).
+lost worker again from the same template without counting, and Ray runs its tasks again. A RayJob that fails is tried again on a
+new RayCluster, at most ``backoffLimit`` times; each try has the whole ``activeDeadlineSeconds``. Sources: ray-project/kuberay
+v1.7.0, ``ray-operator/controllers/ray/rayjob_controller.go``, ``utils/validation.go``; Ray, "GCS fault tolerance in KubeRay",
+"KubeRay label-based scheduling", "Use labels to control scheduling" (market types).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _job_at(ctx: PlaceContext, at: Path) -> None:
     refuse_misplaced(ctx, at, cluster, {"headGroupSpec", "workerGroupSpecs", "enableInTreeAutoscaling"})
     refuse_misplaced(ctx, cluster, at, _OF_JOBS)
     if ctx.editor.get(cluster) is None:
-        text = "the job runs on the RayCluster of its clusterSelector, so nothing is placed here: place that RayCluster"
+        text = "the job runs on the RayCluster of its clusterSelector, so it is not placed here: place that RayCluster"
         ctx.add_finding(Level.WARNING, (*at, "clusterSelector"), text)
         return
     members = _place_groups(ctx, cluster, _run_of(ctx))
@@ -217,7 +217,7 @@ def market_type(group: Mapping[str, Any]) -> tuple[str, Path]:
     """The market type by which Ray gives tasks to a group, ``spot`` or ``on-demand``, and where it stands in the group's spec.
 
     Ray does not place pods by it, and KubeRay neither: the label only tells Ray's scheduler what the nodes are. Both are empty
-    where the group has no market type.
+    if the group has no market type.
     """
     label = value_at(group, ("labels", _MARKET))
     if label:
@@ -305,8 +305,8 @@ def _warn_of_no_fallback(ctx: PlaceContext, at: Path, members: list[Placed]) -> 
     preferring = [placed for placed in members if placed.on_spot and _has_both(placed)]
     if preferring:
         names = ", ".join(placed.report.name for placed in preferring)
-        text = f"{names}: KubeRay creates lost workers again from the same template, so fall_back_after has no effect; a worker"
-        text += f" group of its own with spot: never in policy.tasks ({ctx.name}/GROUP) keeps a part on on-demand"
+        text = f"{names}: KubeRay creates lost workers again from the same template, so fall_back_after has no effect; a separate"
+        text += f" worker group with spot: never in policy.tasks ({ctx.name}/GROUP) keeps a part on on-demand"
         ctx.add_finding(Level.WARNING, (*at, "workerGroupSpecs"), text)
 
 

@@ -2,8 +2,8 @@
 
 An interruption would hit users of services, datastores and notebooks. A Deployment usually serves requests or stores data, and
 is then left unchanged. ``spotwright.dev/role: worker`` on the object or its pod template says that its replicas take their
-work from a queue and may come and go; so does a policy of its own (``spotwright.dev/spot``, ``spotwright.dev/policy``). A
-Deployment counts nothing and never ends: it creates each lost pod again. Source: Kubernetes, "Deployments".
+work from a queue and may come and go; so does its own policy (``spotwright.dev/spot``, ``spotwright.dev/policy``). A
+Deployment does not count and never ends: it creates each lost pod again. Source: Kubernetes, "Deployments".
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SERVES = "it serves requests, so an interruption is an outage; keep it on on-dem
 """What an interruption does to the users of a service."""
 
 _STORES = "it is often a datastore, and its volume may be bound to a zone; keep it on on-demand"
-_EVERYWHERE = "it runs on every node; where spot nodes need it, give it a toleration of their taint and nothing else"
+_EVERYWHERE = "it runs on every node; where spot nodes need it, give it only a toleration of their taint"
 _USED = "it is used interactively, and unsaved work would be lost; keep it on on-demand"
 
 _ON_DEMAND = "label it spotwright.dev/spot: never, and place keeps it on on-demand pools"
@@ -69,7 +69,7 @@ def leave_unchanged(ctx: PlaceContext, way_out: str = "") -> None:
 
 
 def has_claim(ctx: PlaceContext) -> bool:
-    """Whether a Deployment has a volume claim, as those of MinIO and MySQL in Kubeflow do."""
+    """Whether a Deployment has a volume claim, as MinIO and MySQL in Kubeflow do."""
     claims = claims_in(ctx.get(), ("spec", "template", "spec", "volumes"))
     return any(one.sharing is Sharing.NAMED for one in claims)
 
@@ -122,9 +122,9 @@ def _keep_on_demand(ctx: PlaceContext) -> None:
 
 
 def _place(ctx: PlaceContext, path: Path, name: str = "", *, is_everywhere: bool = False) -> Placed:
-    """Write the tolerations and the affinity of the pods at a path, and nothing else.
+    """Write only the tolerations and the affinity of the pods at a path.
 
-    ``is_everywhere``: they run on each node, so a preference has no meaning and nothing keeps them off nodes with GPUs.
+    ``is_everywhere``: they run on each node, so a preference has no meaning and they may use nodes with GPUs.
     """
     pod = ctx.editor.get(path)
     value = {**pod, "containers": pod.get("containers") or list(_containers(pod))}
@@ -185,7 +185,7 @@ def _place_deployment(ctx: PlaceContext) -> None:
 
 
 def is_left(ctx: PlaceContext) -> bool:
-    """Whether an object of a kind that usually serves stays unchanged, which is reported: nothing says that it is a worker."""
+    """Whether an object of a kind that usually serves stays unchanged, which is reported: it is not declared a worker."""
     if ctx.has_own_policy or _is_labelled(ctx):
         return False
     leave_unchanged(ctx, f"if it only takes work from a queue, label it {_ROLE_LABEL}: {_WORKER}")
@@ -215,7 +215,7 @@ def _explain(ctx: PlaceContext, placed: Placed, *, is_bound: bool) -> None:
         text = f"{ctx.name}: no work is done while its only replica is replaced: set replicas to 2 or more"
         ctx.add_finding(Level.NOTE, ctx.at("spec"), text)
     if placed.policy.checkpoint and replicas != 1:
-        text = f"{ctx.name}: its replicas share one place for checkpoints: let the code name a file of its own in it"
+        text = f"{ctx.name}: its replicas share one place for checkpoints: let the code name a distinct file in it"
         ctx.add_finding(Level.WARNING, ctx.at("spec"), text)
     if is_bound:
         text = f"{ctx.name}: its volume may be bound to a zone, or to one node at a time; a pod that is created elsewhere waits"

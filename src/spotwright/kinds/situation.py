@@ -1,7 +1,7 @@
 """What pods an object makes: where their templates stand, how many of each there are at once, and whether they need each other.
 
 Lint and the reviews of objects ask it, so that what holds of a shared claim or of a gang holds for every kind, also for an object
-inside another one. The facts stand in the records of kinds. What an object does not tell, such as the number of a loop's pods, is
+inside another one. The facts stand in the records of kinds. What an object does not say, such as the number of a loop's pods, is
 not known, and never guessed.
 """
 
@@ -52,7 +52,7 @@ __all__ = [
 class PodGroup(NamedTuple):
     """The pods of one template. ``path`` leads to the template or the holder, as ``place.form`` says.
 
-    ``at_once`` is the most pods that there are at one time; ``None``: the object does not tell it. ``is_gang``: they and the
+    ``at_once`` is the most pods that there are at one time; ``None``: the object does not say. ``is_gang``: they and the
     other groups of the object run together or not at all. ``runs`` are the ways by which the object comes to them, none
     where that is not known. ``limit`` is the most pods of the object at one time, if it has a limit.
     """
@@ -161,7 +161,7 @@ def _iterations(task: Mapping[str, Any]) -> int | None:
 
 
 def run_together(one: PodGroup, other: PodGroup) -> bool | None:
-    """Whether there are pods of two groups of an object at one time; ``None``: the object does not tell it."""
+    """Whether there are pods of two groups of an object at one time; ``None``: the object does not say."""
     if not one.runs or not other.runs or len(one.runs) * len(other.runs) > _MOST_RUNS**2:
         return None
     if 1 in (one.limit, other.limit):
@@ -198,7 +198,7 @@ def _meet(one: Run, other: Run, *, across: bool = False) -> bool | None:
     return None if a.is_conditional and b.is_conditional else True
 
 
-_MOST_RUNS = 256  # of one template; of more it is not told
+_MOST_RUNS = 256  # of one template; beyond, no answer
 _MOST_COMPARED = 12  # runs of one template, of which every choice is looked at
 
 
@@ -234,7 +234,7 @@ def pod_claims(data: Any, group: PodGroup) -> list[Claim]:
     """The claims that the pods of a group have as volumes, with the places at which their containers mount them.
 
     ``data`` is the object, or the pair of a compiled pipeline. Whether the claim is there, and how it may be mounted, another
-    object tells where the claim is named.
+    object says, by the claim's name.
     """
     if group.place.form == "K":
         return list(_claims_of_executor(data, group.path))
@@ -276,7 +276,7 @@ def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]
 class HeldObject(NamedTuple):
     """An object inside another: where that holds it, the document that has its lines, its path there, and its fields.
 
-    ``document`` is that of the outer object, or one of its own where it stands in a text.
+    ``document`` is the outer object's, or a separate one if it stands in a text.
     """
 
     path: Path
@@ -290,7 +290,7 @@ def held_objects(
 ) -> Iterator[HeldObject]:
     """The objects inside the object at a path of a document: a trial, a manifest in a step, the parts of an AppWrapper.
 
-    ``others`` has the objects beside it, by default none. Raises :class:`ManifestError` for a text that is no YAML.
+    ``others`` has the objects beside it, by default none. Raises :class:`ManifestError` for invalid YAML.
     """
     holds = kind_of(str(value.get("apiVersion") or ""), str(value.get("kind") or "")).holds
     for path in holds(value, others) if holds is not None else ():

@@ -2,7 +2,7 @@
 
 The driver stays on on-demand, because the application is lost with it; executors follow the policy. ``spec.driver`` and
 ``spec.executor`` have the scheduling fields of a pod themselves, and the operator's webhook copies them to the pods. The webhook
-leaves a role alone that has a pod ``template`` of its own (Spark 3 and later), so the template is placed instead. Requests are
+leaves a role alone that has its own pod ``template`` (Spark 3 and later), so the template is placed instead. Requests are
 computed as Spark computes them: the JVM's memory and its overhead. Sources: kubeflow/spark-operator v2.5.2,
 ``internal/webhook/sparkpod_defaulter.go``, ``internal/controller/sparkapplication/submission.go``,
 ``pkg/util/sparkapplication.go``; Apache Spark, "Running Spark on Kubernetes" (node selectors and pod templates in ``sparkConf``),
@@ -181,11 +181,11 @@ def _place_role(ctx: PlaceContext, at: Path, name: str, reason: str) -> Placed:
 
 
 def _warn_of_template_file(ctx: PlaceContext, at: Path, placed: Placed) -> None:
-    """Warn of a pod template that is a file where Spark is submitted, so that nobody can read it here."""
+    """Warn of a pod template that is a file where Spark is submitted, so that it cannot be read here."""
     name = placed.report.name
     path = (*at, "sparkConf", f"spark.kubernetes.{name}.podTemplateFile")
     if ctx.editor.get(path) and _spark_version(ctx.editor.get(at)) >= (3, 0) and placed.policy.spot is not None:
-        text = f"{name}: what this file says about nodes, tolerations and requests holds too, and nobody knows it here: write it"
+        text = f"{name}: what this file says about nodes, tolerations and requests holds too, and is unknown here: write it"
         ctx.add_finding(Level.WARNING, path, f"{text} into {name}.template")
 
 
@@ -240,7 +240,7 @@ def _warn_of_ignored(ctx: PlaceContext, path: Path, own: Mapping[str, Any]) -> N
 
 
 def _pod_of(ctx: PlaceContext, at: Path, name: str, levels: PodLevels) -> dict[str, Any]:
-    """The fields of a role as those of a pod spec, with the requests that Spark will make."""
+    """The fields of a role in the form of a pod spec, with the requests that Spark will make."""
     role = levels.spec
     container = {key: role[key] for key in ("env", "volumeMounts") if role.get(key)}
     spec = {key: role[key] for key in (*_SCHEDULING, "nodeSelector") if role.get(key) is not None}

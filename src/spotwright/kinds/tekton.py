@@ -1,16 +1,16 @@
 """Tekton's PipelineRun, TaskRun and Pipeline: pod templates without metadata, grace period and mounts, and retries for each task.
 
-A PipelineRun has a pod template for all tasks, and one for a task in ``taskRunSpecs``. A field that both have is that of the
-task: its tolerations replace the others. So every task that is known is placed with both merged, and gets fields of its own
-only where those of all tasks would not do (another policy, GPUs, its own template). Retries belong to the tasks of the pipeline,
-inline or in a Pipeline; a task of ``finally`` stays on on-demand, as exit handlers do.
+A PipelineRun has a pod template for all tasks, and one for a task in ``taskRunSpecs``. If both have a field, it comes from the
+task: its tolerations replace the others. So every task that is known is placed with both merged, and gets its own fields
+only if the fields of all tasks would not do (another policy, GPUs, its own template). Retries belong to the tasks of the
+pipeline, inline or in a Pipeline; a task of ``finally`` stays on on-demand, as exit handlers do.
 
 Tekton retries a task whose pod has failed for whatever cause, and creates a pod that is gone without an end again, uncounted. The
 affinity assistant, which brings tasks that share a volume to one node, gets the tolerations and the node selector and no
 affinity. A pod template has no metadata: TaskRuns have the annotations of their PipelineRun, and pods those of their TaskRun, so
 what keeps autoscalers from moving the pods stands on the run.
 
-Variables of a pod template are set in every step, over those of the same name that a step has itself. Run, task and TaskRun are
+Variables of a pod template are set in every step, over a step's variables of the same name. Run, task and TaskRun are
 labels of the pod, so one list does for all tasks. The list of a task is merged with it by name and comes first; before 0.56 it
 took its place. A variable may refer to earlier ones only, so a task that needs another value gets the whole list.
 ``$(SPOTWRIGHT_RUN)`` is left to Kubernetes: Tekton replaces its own names and no others.
@@ -171,7 +171,7 @@ def _paths(ctx: PlaceContext) -> _Paths:
 
 
 def _tasks_of_run(ctx: PlaceContext) -> list[_Task]:
-    """The tasks of a run: those of its own pipeline, or of the Pipeline that it names, if that was given."""
+    """The tasks of a run: from its inline pipeline, or from the Pipeline that it names, if that was given."""
     if isinstance(ctx.get("spec", "pipelineSpec"), dict):
         return _tasks(ctx, ctx.get("spec", "pipelineSpec"), ctx.at("spec", "pipelineSpec"))
     name = ctx.get("spec", "pipelineRef", "name")
@@ -223,7 +223,7 @@ def _names(variables: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _set_by_steps(task: _Task) -> set[str]:
-    """The variables that steps of a task set themselves; those of a pod template would hide them."""
+    """The variables that steps of a task set themselves; a pod template's variables would hide them."""
     return {name for step in task.steps or () for name in _names(_env(step))}
 
 
@@ -252,7 +252,7 @@ def _place(
 ) -> tuple[Placed, dict[str, Any]]:
     """Place the pods of a template; returns also the fields of the placed template.
 
-    The requests are those of the task's steps. A task whose steps are not known may ask for GPUs, so nothing keeps it off them.
+    The requests are the steps'. A task whose steps are unknown may ask for GPUs, so it may use them.
     """
     containers = [{"name": str(step.get("name", "step")), "resources": _resources(step)} for step in task.steps or ()]
     value = {**template, "containers": containers, "terminationGracePeriodSeconds": _GRACE}
@@ -299,7 +299,7 @@ def _place_shared(
 def _place_task(
     ctx: PlaceContext, paths: _Paths, task: _Task, shared: Mapping[str, Any], placed_base: Mapping[str, Any]
 ) -> Placed:
-    """Place one task of a run: write fields of its own where those of all tasks are not what it needs."""
+    """Place one task of a run: write its own fields where the fields of all tasks are not what it needs."""
     specs = ctx.at("spec", "taskRunSpecs")
     entries = ctx.editor.get(specs) or []
     ctx.editor.steps.charge(len(entries) // 20)
@@ -347,7 +347,7 @@ def _levels_of(all_tasks: Path, data: Mapping[str, Any], path: Path) -> PodLevel
 def _own_variables(
     wanted: list[dict[str, Any]], of_all_tasks: Sequence[Mapping[str, Any]], own: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """What a task gets: nothing where it has all of it from the template of all tasks."""
+    """What a task gets: none if the template of all tasks has all of it."""
     has_all = all(one in of_all_tasks for one in wanted) and not _env(own)
     return [] if has_all else wanted
 
@@ -540,7 +540,7 @@ def _named_in(task: Mapping[str, Any]) -> list[str]:
 
 
 def _times(task: Mapping[str, Any]) -> int | None:
-    """How many runs of a task its matrix makes; ``None`` where a run tells it, or combinations are added to others."""
+    """How many runs of a task its matrix makes; ``None`` if only a run decides it, or combinations are added to others."""
     matrix = task.get("matrix")
     if matrix is None:
         return 1
@@ -595,9 +595,9 @@ KINDS = (
         top=("spec", "pipelineSpec"),
         page="tekton",
         notes=(
-            "Tasks go to spot, those of `finally` stay on on-demand. A task is `RUN/TASK` in `policy.tasks`.\n"
+            "Tasks go to spot; `finally` tasks stay on on-demand. A task is `RUN/TASK` in `policy.tasks`.\n"
             "An entry of `taskRunSpecs` **replaces** each field of the template of all tasks, so a task with "
-            "needs of its own gets all fields.\n"
+            "different needs gets all fields.\n"
             "`retries` counts interruptions and errors together, and Tekton repeats at once. A run ends after 1 h "
             "unless it sets `timeouts`. A Pipeline has the retries of a `pipelineRef`: give it in the input or "
             "with `--with`.\n"

@@ -374,7 +374,7 @@ def _largest(spot: Sequence[_Replica]) -> Policy:
 
 
 def _settle_run_policy(ctx: PlaceContext, policy: Policy, *, bounded: bool, is_endless: bool) -> None:
-    """Write the bound of all attempts. ``bounded``: nothing that retries was written. ``is_endless``: its own retries are."""
+    """Write the bound of all attempts. ``bounded``: no retries were written. ``is_endless``: its own retries are."""
     at = ctx.at("spec", "runPolicy")
     wanted, given = deadline_seconds(policy), ctx.editor.get((*at, "activeDeadlineSeconds"))
     if wanted is not None and not bounded:
@@ -387,7 +387,7 @@ def _settle_run_policy(ctx: PlaceContext, policy: Policy, *, bounded: bool, is_e
             text = f"activeDeadlineSeconds {in_force} stays and bounds all attempts; the policy allows {seconds_text(wanted)}"
             ctx.add_finding(Level.WARNING, (*at, "activeDeadlineSeconds"), f"{text} (--replace-retries)")
     elif given is None and is_endless and not bounded:
-        ctx.add_finding(Level.WARNING, at[:-1], "nothing bounds errors or interruptions: give the policy a timeout")
+        ctx.add_finding(Level.WARNING, at[:-1], "errors and interruptions have no bound: give the policy a timeout")
     elif given is None and not bounded:
         what = "it counts containers that restart in their pod (errors), but no pods that are created again (interruptions)"
         _count(ctx, policy, what, _UNBOUNDED)
@@ -429,7 +429,7 @@ def _place(ctx: PlaceContext, table: _Kind) -> None:
     if str(ctx.get("apiVersion")) == "kubeflow.org/v1":
         _place_v1(ctx, table)
     else:
-        text = f"{ctx.get('apiVersion')} has no {ctx.get('kind')} any more, so nothing is placed: write kubeflow.org/v1"
+        text = f"{ctx.get('apiVersion')} has no {ctx.get('kind')} any more, so it is not placed: write kubeflow.org/v1"
         ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
 
 

@@ -407,7 +407,7 @@ def _place_trainjob(ctx: PlaceContext) -> None:
 
 
 def _note_rendezvous(ctx: PlaceContext, jobs: Sequence[_ReplicatedJob]) -> None:
-    """Say that the pods which ``spec.trainer`` starts meet, by c10d, at one of their own, where these are on spot."""
+    """Say that the pods which ``spec.trainer`` starts meet, by c10d, at one of them, if they are on spot."""
     trainer, nodes = ctx.get("spec", "trainer") or {}, ctx.get("spec", "trainer", "numNodes")
     endpoint = c10d_endpoint(trainer)
     if endpoint and (whole_number(nodes, 1) or 1) > 1 and any(job.is_trainer and job.placed.on_spot for job in jobs):
@@ -436,7 +436,7 @@ def _runtime(ctx: PlaceContext) -> Document | None:
     runtime = ctx.find(kind, name, namespace)
     if runtime is None:
         text = (
-            f"nothing is placed: a patch would replace values of {kind} {name}, which was not given; pass it with --with "
+            f"not placed: a patch would replace values of {kind} {name}, which was not given; pass it with --with "
             f"(kubectl get {kind.lower()} {name} -o yaml)"
         )
         ctx.add_finding(Level.WARNING, ctx.at("spec", "runtimeRef"), text)
@@ -687,7 +687,7 @@ def _pods_of_runtime(data: Mapping[str, Any], path: Path) -> int | None:
 
 
 def _nodes(data: Mapping[str, Any], _path: Path) -> int | None:
-    """The nodes that a TrainJob asks for; without them its runtime tells it, which is another object."""
+    """The nodes that a TrainJob asks for; by default its runtime says, which is another object."""
     return whole_number(value_at(data, ("spec", "trainer", "numNodes")))
 
 
@@ -722,7 +722,7 @@ KINDS = (
         page="trainjob",
         notes=(
             "Give the runtime in the same call or with `--with`: a patch replaces the runtime's tolerations and "
-            "affinity terms, so they are repeated in it. Without the runtime nothing is changed.\n"
+            "affinity terms, so they are repeated in it. Without the runtime it stays unchanged.\n"
             "Only a runtime can define retries. A runtime in the input is placed like a JobSet. For one in "
             "`--with` a copy with a failure policy is added in front of the TrainJob, which then names it; "
             "`unplace` removes it. Apply the copy first.\n"

@@ -36,7 +36,7 @@ __all__ = [
 _ANY = "*"
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+|\*)\]")
 _STRUCTURE = frozenset({"pod", "podspec", "podtemplate", "spec", "template"})
-"""Steps that say nothing about a role; the words of Kubernetes, in lower case."""
+"""Steps that do not describe a role: Kubernetes' names, in lower case."""
 
 
 def read_pod_path(text: str) -> Path:
@@ -110,13 +110,13 @@ def duty_of_named(api_version: str, kind: str) -> PodRole:
 
 
 def replicas_above(data: Any, path: Path) -> int | None:
-    """The largest ``replicas`` of the levels above a pod spec of an unknown kind; ``None`` where there is none."""
+    """The largest ``replicas`` of the levels above a pod spec of an unknown kind, or ``None``."""
     counts = [whole_number(value_at(data, (*path[:depth], "replicas"))) for depth in range(len(path))]
     return max((count for count in counts if count is not None), default=None)
 
 
 def place_at(ctx: PlaceContext, paths: Sequence[Path]) -> None:
-    """Place the pod specs at these paths of the object; of several, each is a role with a name of its own."""
+    """Place the pod specs at these paths of the object; several become roles with distinct names."""
     roles = [_role(ctx, path, _role_name(ctx, path) if len(paths) > 1 else "") for path in paths]
     placed = [place_pod(ctx, role) for role in roles]
     kind = ctx.get("kind")
@@ -132,7 +132,7 @@ def place_at(ctx: PlaceContext, paths: Sequence[Path]) -> None:
 
 
 _NAMED_FOR_GOOD = frozenset({("apps", "StatefulSet")})
-"""Kinds whose pods have the same name again after they were lost, so that each pod has a place for checkpoints of its own."""
+"""Kinds whose pods have the same name again after they were lost, so that each pod has its own place for checkpoints."""
 
 
 def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
@@ -154,7 +154,7 @@ def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
 def _warn_of_checkpoints(ctx: PlaceContext, path: Path, role: Role) -> None:
     """Report pods that share one place for checkpoints, and those whose place has the name of a pod that is lost."""
     if (replicas_above(ctx.get(), path) or 0) > 1 and role.run != "metadata.name":
-        text = f"{role.name}: its pods share one place for checkpoints: let the code name a file of its own in it"
+        text = f"{role.name}: its pods share one place for checkpoints: let the code name a distinct file in it"
         ctx.add_finding(Level.WARNING, role.spec, text)
     if ctx.get("metadata", "generateName") and not ctx.get("metadata", "name"):
         text = f"{role.name}: its place for checkpoints has the name of the pod, and the next pod has another name: replace"
@@ -177,7 +177,7 @@ def _role_name(ctx: PlaceContext, path: Path) -> str:
 def pass_through(document: Document, api_version: str, kind: str, patterns: Sequence[Path]) -> Iterator[Finding]:
     """The finding for an object that stays unchanged: a warning if it has pods, or its kind is placed in another group.
 
-    ``patterns`` are those of ``--pod-path``, none of which leads to a pod spec of this object.
+    ``patterns`` are the values of ``--pod-path``, none of which leads to a pod spec of this object.
     """
     if not kind:
         yield from _no_object(document)
@@ -193,7 +193,7 @@ def pass_through(document: Document, api_version: str, kind: str, patterns: Sequ
             f"{named} has no apiVersion: write {placed.api_version}; it stays unchanged",
         )
     elif kind == "List" or (kind.endswith("List") and document.node(("items",)) is not None):
-        text = f"{named} ({api_version}) has no items, or they are no list: nothing is placed"
+        text = f"{named} ({api_version}) has no items, or they are not a list: not placed"
     elif placed is not None or (
         not kind_of(api_version, kind).shows_pods_of_another and any(True for _ in likely_pods(document.get((), None)))
     ):
@@ -213,10 +213,10 @@ def pattern_text(pattern: Path) -> str:
 
 
 def _no_object(document: Document) -> Iterator[Finding]:
-    """The finding for a document that is no Kubernetes object: a list, a text, an error page, values of a chart."""
+    """The finding for a document that is not a Kubernetes object: a list, a text, an error page, values of a chart."""
     value = document.get((), None)
-    what = "has no kind" if isinstance(value, dict) else "is no mapping"
-    text = f"this {what}, so it is no Kubernetes object; it stays unchanged"
+    what = "has no kind" if isinstance(value, dict) else "is not a mapping"
+    text = f"this {what}, so it is not a Kubernetes object; it stays unchanged"
     yield Finding(Level.WARNING, document.file, document.line(()), (), text)
 
 

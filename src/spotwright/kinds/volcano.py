@@ -6,7 +6,7 @@ killed pod; errors of the code keep Volcano's default unless the policy retries 
 has (``minAvailable``) restarts the pod alone, which Volcano can do since 1.11.
 
 Volcano counts every restart and fails the Job when the count reaches ``maxRetry``, so a ``maxRetry`` of N allows N - 1 restarts.
-A policy of a task counts before those of the Job, and within a list the first that matches. Sources: volcano-sh/volcano v1.15.1,
+A policy of a task counts before the Job's, and within a list the first that matches. Sources: volcano-sh/volcano v1.15.1,
 ``pkg/controllers/job/job_controller_util.go`` (applyPolicies), ``job_controller_handler.go`` (updatePod, deletePod),
 ``state/running.go``, ``state/restarting.go``, ``pkg/webhooks/admission/jobs`` (defaults; no event twice, none beside ``*``).
 """
@@ -84,7 +84,7 @@ _JOB = {
 }
 _EVICTED, _FAILED, _ANY = "PodEvicted", "PodFailed", "*"
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
-_ERROR = 1  # an exit code that nothing but the code itself gives
+_ERROR = 1  # an exit code that only the code itself gives
 _STAYS = "Volcano leaves it as it is, and the other tasks wait for it"
 _FROZEN = "only minAvailable, priorityClassName and the replicas of tasks can be changed; create the Job again"
 _OF_JOBS = frozenset(
@@ -217,7 +217,7 @@ def _report(ctx: PlaceContext, at: Path, task: _Task, limit: Any, restart: str) 
 def _action(ctx: PlaceContext, at: Path, task: _Task, event: str, code: int | None = None) -> str:
     """The action for an event and an exit code of a task's pod; empty if no policy is for it.
 
-    Those of the task count before those of the Job, and of each the first that matches.
+    The task's policies count before the Job's, and of each the first that matches.
     """
     for holder in (task.at, at):
         for policy in _policies(ctx, holder):
@@ -243,7 +243,7 @@ def _events(policy: Mapping[str, Any]) -> set[str]:
 
 
 def _own_action(ctx: PlaceContext, at: Path) -> str:
-    """The action of the first policy for an eviction at the Job or a task; empty if there is none."""
+    """The action of the first policy for an eviction at the Job or a task, or empty."""
     return next((str(one.get("action")) for one in _policies(ctx, at) if _events(one) & {_EVICTED, _ANY}), "")
 
 
@@ -304,7 +304,7 @@ def _settle_limit(ctx: PlaceContext, at: Path, spot: Sequence[_Task]) -> Any:
     codes = [code for code in KILLED if any(_action(ctx, at, task, _FAILED, code) in _RESTARTS for task in spot)]
     killed = f" and exit codes {' and '.join(map(str, codes))} (killed, out of memory)" if codes else ""
     text = f"maxRetry {in_force} allows {restarts} restarts, after interruptions{killed}"
-    ctx.add_finding(Level.NOTE, path, f"{text}; another error of the code restarts nothing")
+    ctx.add_finding(Level.NOTE, path, f"{text}; another error of the code causes no restart")
     return in_force
 
 
@@ -413,7 +413,7 @@ KINDS = (
             "(Volcano 1.11).\n"
             "Volcano fails a Job when the restarts *reach* `maxRetry`, so that is one more than both budgets "
             "together.\n"
-            "Your own policies come first; beside one for `*` nothing is added, because Volcano refuses that. "
+            "Your own policies come first; beside one for `*` none is added, because Volcano refuses that. "
             "`timeout` bounds each pod.\n"
             "The controller places the Job, but does not record it as a run."
         ),
@@ -423,7 +423,7 @@ KINDS = (
         name="CronJob",
         page="volcanojob",
         place=_place_cron_job,
-        notes=("Job and CronJob share their names with those of Kubernetes; the group tells them apart."),
+        notes=("Job and CronJob share their names with Kubernetes' kinds; the group distinguishes them."),
         may_change=True,
         retries=_retries("spec.jobTemplate.spec"),
         places=(pods_at("spec.jobTemplate.spec.tasks.*.template", at_once=replicas),),

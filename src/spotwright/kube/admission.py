@@ -1,4 +1,4 @@
-"""What a cluster adds to pods when they are created, as far as the given objects tell it.
+"""What a cluster adds to pods when they are created, as far as the given objects show it.
 
 A pod's own fields do not say all that the scheduler sees: its namespace may have a node selector and default requests, and its
 runtime class an overhead, a selector and tolerations. Placement, lint and the check of pools read pods as admitted, so that they
@@ -52,7 +52,7 @@ def no_others(_kind: str) -> Iterable[Mapping[str, Any]]:
 class Added(NamedTuple):
     """What an object adds to a pod. ``maker`` is how messages call the object: ``namespace team``, ``RuntimeClass kata``.
 
-    ``limits`` and ``requests`` are those of containers that name none, ``overhead`` is that of the pod.
+    ``limits`` and ``requests`` are for containers that name none, ``overhead`` is for the pod.
     """
 
     maker: str
@@ -64,14 +64,14 @@ class Added(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A quantity in an object that nobody can read: its path, and why. No API server takes the object, so it adds nothing."""
+    """An unreadable quantity in an object: its path, and why. API servers refuse the object, so it has no effect."""
 
     path: tuple[str | int, ...]
     text: str
 
 
 def admitted(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Mapping[str, Any]:
-    """A pod spec with what the cluster adds; the same one where nothing is known to be added.
+    """A pod spec with what the cluster adds; the same one if no addition is known.
 
     ``namespace`` is that of the pod; empty or ``None``: that of objects which name none. A selector of the pod itself is kept
     where the namespace has another value for its key: :func:`contradiction`.
@@ -116,7 +116,7 @@ def additions(spec: Mapping[str, Any], namespace: str | None, others: Others) ->
 
 
 def unreadable(one: Mapping[str, Any]) -> Iterator[Unreadable]:
-    """The quantities of a LimitRange or a RuntimeClass that nobody can read; a placeholder is none of them."""
+    """The quantities of a LimitRange or a RuntimeClass that are unreadable; a placeholder is not reported."""
     if one.get("kind") not in ADMITTING:
         return
     limits = mapping(one.get("spec")).get("limits")
@@ -172,7 +172,7 @@ def contradiction(spec: Mapping[str, Any], namespace: str | None, others: Others
 
 
 def _with_defaults(container: Any, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> Any:
-    """A container with default limits and requests; a limit of its own is its request too."""
+    """A container with default limits and requests; its own limit is its request too."""
     if not isinstance(container, Mapping):
         return container
     resources = container.get("resources") or {}

@@ -1,6 +1,6 @@
 """Fields that every Kubernetes object may have: its metadata, its controller, its times.
 
-Objects come from users, controllers and other servers, so a missing or malformed value reads as empty here and stops nobody.
+Objects come from users, controllers and other servers, so a missing or malformed value reads as empty here and stops no reader.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read what a pod asks of its nodes, by the types and rules of the API server.
 
 Placement, lint, explanations, runs, checks of pools, the webhook and the recorder decide by these values, so that no two of them
-read one pod differently. What the API server would refuse is a :class:`Refusal`, with its place and what to write instead: nobody
-guesses what was meant. A value that is known only when the pod is made (a placeholder) is undecided, and not refused.
+read one pod differently. What the API server would refuse is a :class:`Refusal`, with its place and what to write instead,
+without a guess at the meaning. A value that is known only when the pod is made (a placeholder) is undecided, and not refused.
 
 Sources: Kubernetes 1.35, ``pkg/apis/core/validation/validation.go`` (``ValidateTolerations``, ``ValidateNodeSelector``,
 ``ValidatePreferredSchedulingTerms``) and ``staging/src/k8s.io/api/core/v1/types.go``.
@@ -266,7 +266,7 @@ def _is_odd(key: object) -> bool:
 
 
 def _not_key(key: object) -> str:
-    """Why a text is no key of a label."""
+    """Why a text is not a label's key."""
     if is_placeholder(key):
         return ""
     domain, slash, name = str(key).rpartition("/")
@@ -275,7 +275,7 @@ def _not_key(key: object) -> str:
 
 
 def _not_value(value: object) -> str:
-    """Why a text is no value of a label."""
+    """Why a text is not a label's value."""
     if not isinstance(value, str) or not value or is_placeholder(value) or _NAME.fullmatch(value):
         return ""
     return f"{value!r:.200} is not a valid label value"

@@ -1,7 +1,7 @@
 """Shows what a controller of Spotwright records of a run on KFP, as soon as it has a record of it.
 
-The controller sees the pods, their nodes and the notices, so its record has causes, rungs and costs that KFP does not tell. Until
-it has one, and where it is lost, what KFP tells is shown. KFP alone says when and how the run has ended.
+The controller sees the pods, their nodes and the notices, so its record has causes, rungs and costs that KFP does not have. Until
+it has one, and if it is lost, KFP's status is shown. Only KFP says when and how the run has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOST = 30.0  # seconds until a controller that was lost is asked again
 class ControllersRecord:
     """Shows one run, of KFP's facts or of the controller's. It is a :class:`~spotwright.views.run_progress.Shown`.
 
-    ``open_record`` opens the controller's record, and raises :class:`UnknownRun` while there is none; None: no controller is
+    ``open_record`` opens the controller's record, and raises :class:`UnknownRun` without one; None: no controller is
     there. ``reader`` is the record once there is one, ``lost`` why it cannot be read now.
     """
 
@@ -77,7 +77,7 @@ class ControllersRecord:
                 self._show.join(self._state)
 
     def wait_for_end(self, seconds: float) -> None:
-        """Wait until the record has its end, at most so long: the controller hears of it a moment after KFP."""
+        """Wait until the record has its end, at most so long: the controller sees it a moment after KFP."""
         ends = time.monotonic() + seconds
         self.look()
         while self.reader is not None and self.reader.state.status is RunStatus.RUNNING and time.monotonic() < ends:

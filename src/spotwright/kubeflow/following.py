@@ -1,8 +1,8 @@
 """Follows a run of Kubeflow Pipelines until it has ended: asks the server, records what is new, and shows it.
 
-Whoever follows a run holds the lease of its journal here, so two followers never write the same journal. Nothing on the server
-depends on a follower: the run goes on without one, and the next follower finds the whole picture again. It may also be
-cancelled there. Where nothing of a run begins and its tasks cannot say why, the follower does: a person who looks at an empty
+A follower holds the lease of its run's journal here, so two followers never write the same journal. The server does not
+depend on a follower: the run goes on without one, and the next follower finds the whole picture again. It may also be
+cancelled there. If no part of a run begins and its tasks cannot say why, the follower does: a person who looks at an empty
 table waits in vain.
 """
 
@@ -39,13 +39,13 @@ __all__ = ["SILENT", "Follower", "Pauses", "cancel", "followed", "hold_up"]
 
 
 SILENT = 60.0
-"""Seconds until a wait is told: a driver takes about five on an idle cluster, and a new node some minutes."""
+"""Seconds until a wait is reported: a driver takes about five on an idle cluster, and a new node some minutes."""
 
 _DRIVER = "driver"
 
 
 def hold_up(nodes: Iterable[Node], waited: float, now: float, *, has_pods: bool) -> str:
-    """What a run waits for, in a sentence; empty where nothing is strange.
+    """What a run waits for, in a sentence; empty if it is normal.
 
     ``waited``: seconds since it was started here. ``now``: the moment by the clock of the nodes. ``has_pods``: Kubernetes shows
     pods of it.
@@ -56,10 +56,10 @@ def hold_up(nodes: Iterable[Node], waited: float, now: float, *, has_pods: bool)
             return ""
         if has_pods:
             return (
-                "it has pods, and KFP tells nothing of them: does its persistence agent work "
-                "(deployment ml-pipeline-persistenceagent)?"
+                "it has pods, but KFP does not report them: check its persistence agent "
+                "(deployment ml-pipeline-persistenceagent)"
             )
-        return "nothing of it has begun: do Argo's workflow-controller and KFP's persistence agent work there?"
+        return "it has not begun: check Argo's workflow-controller and KFP's persistence agent"
     waiting = [node for node in nodes if node.phase == "Pending" and node.name.rpartition("-")[2] == _DRIVER]
     for node in waiting:
         if node.started_at is not None and now - node.started_at >= SILENT:
@@ -74,14 +74,14 @@ _ENDED = {
     "CANCELED": RunStatus.CANCELLED,
     "SKIPPED": RunStatus.SUCCEEDED,
 }
-_NO_WORKFLOW = "this server no longer serves v1beta1: machines, reasons, tries and outputs of tasks are not told"
+_NO_WORKFLOW = "this server no longer serves v1beta1: machines, reasons, tries and outputs of tasks are unknown"
 _NO_OUTPUTS = (
-    "output parameters are not told: KFP's metadata store, which has them, is behind the address of KFP's pages, "
+    "output parameters are unknown: KFP's metadata store, which has them, is behind the address of KFP's pages, "
     "such as svc/ml-pipeline-ui, and not behind this one"
 )
 _DELETED = "its run was deleted on the server of KFP, and how it ended is not known"
 _USUAL = (
-    "kubeflow"  # where a server for one team runs its pods by KFP's manifests; it tells so only once its agent reports
+    "kubeflow"  # where a server for one team runs its pods by KFP's manifests; it says so only once its agent reports
 )
 _NAMED = 5  # tasks that a note names
 
@@ -111,7 +111,7 @@ class Follower:
         self._pending.append(event)
 
     def note(self, text: str) -> None:
-        """Tell the user something once in the run."""
+        """Add a note to the run, once."""
         if text not in self.state.notes:
             self.add(NoteAdded(time.time(), text=text))
 
@@ -142,7 +142,7 @@ class Follower:
             between(pauses.look)
 
     def look(self) -> bool:
-        """Record what the server tells now. Returns whether the run has ended."""
+        """Record the server's present status. Returns whether the run has ended."""
         try:
             told = self._ask()
         except NoSuchThing:
@@ -217,7 +217,7 @@ class Follower:
             self.commit()
 
     def _note_cancel(self, told: _Told) -> None:
-        """Record a cancellation: of another process here, or what the server tells.
+        """Record a cancellation: by another process here, or as the server reports it.
 
         At its end KFP says FAILED of such a run, and its history leaves out CANCELING. What stays is how the backend ends a
         Workflow: with ``activeDeadlineSeconds: 0`` (``execution_spec.go``, ``GetTerminatePatch``; seen on 2.16.1).
@@ -258,7 +258,7 @@ class Follower:
             whose = "its" if len(missing) == 1 else "their"
             where = f": look at {self._run.page}" if self._run.page else ""
             names = f"{', '.join(missing[:_NAMED])}{more}"
-            self.note(f"KFP used an earlier result for {names}, and {whose} outputs are not told here{where}")
+            self.note(f"KFP used an earlier result for {names}, and {whose} outputs are unknown here{where}")
 
     def _finish(self, ended: RunStatus, told: _Told, seen: Mapping[str, SeenTask]) -> None:
         run, why = told.run, ""
@@ -300,7 +300,7 @@ def _first_pod_failed(seen: Mapping[str, SeenTask]) -> str:
 
 
 class _Told(NamedTuple):
-    """What a server tells of a run: v2beta1's answer, and its Workflow where v1beta1 has one."""
+    """A server's status of a run: v2beta1's answer, and its Workflow where v1beta1 has one."""
 
     run: dict[str, Any]
     workflow: dict[str, Any] | None
@@ -310,7 +310,7 @@ class _Told(NamedTuple):
 def followed(
     folder: RunFolder, server: KfpServer, run: KfpRun, show: Shown, notes: Sequence[str] = ()
 ) -> Iterator[Follower]:
-    """A follower that holds the run's lease. ``notes`` are told once in the run.
+    """A follower that holds the run's lease. ``notes`` are added once to the run.
 
     Raises :class:`RunBusy` while another process follows it.
     """
@@ -338,7 +338,7 @@ def followed(
             raise type(error)(again) from error
 
 
-_POLL = 0.2  # seconds between two reads of a run that somebody follows
+_POLL = 0.2  # seconds between two reads of a followed run
 
 
 def cancel(folder: RunFolder, run: KfpRun, *, pauses: Pauses, timeout: float = 120.0) -> RunState:
@@ -368,7 +368,7 @@ def _has_ended(reader: RunReader) -> bool:
 
 
 def _wait_alone(folder: RunFolder, run: KfpRun, server: KfpServer, deadline: float, pauses: Pauses) -> RunState:
-    """Follow the run to its end in silence: nobody else does."""
+    """Follow the run to its end in silence: there is no other follower."""
 
     def between(seconds: float) -> None:
         if time.monotonic() >= deadline:
@@ -382,10 +382,10 @@ def _wait_alone(folder: RunFolder, run: KfpRun, server: KfpServer, deadline: flo
 
 
 class _Silence:
-    """Shows nothing."""
+    """A view that stays silent."""
 
     def join(self, state: RunState, /) -> None:
-        """Show nothing."""
+        """Stay silent."""
 
     def __call__(self, state: RunState, events: Sequence[Event], /) -> None:
-        """Show nothing."""
+        """Stay silent."""

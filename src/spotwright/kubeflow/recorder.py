@@ -1,10 +1,10 @@
-"""Records what KFP tells of a run as the events of our journal, so that the views of a local run show it.
+"""Records KFP's status of a run as the events of our journal, so that the views of a local run show it.
 
 A pipeline is unfolded as in a local run, when KFP opens its parts; each pod that KFP made is an attempt. The cause of
 an end is decided by :func:`~spotwright.scheduling.cause.classify` on what Argo says of the pod, which is less than the controller
 of Spotwright sees. Every look compares the whole picture with the state, so a look may be lost or come twice.
 
-With a kubeconfig that may read them, the run's pods and their nodes are looked at too, as long as somebody looks.
+With a kubeconfig that may read them, the run's pods and their nodes are looked at too, while a follower runs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Pod:
 
 
 class PodsSeen:
-    """The pods of one run. ``trouble`` says why they cannot be read, if so; then nobody asks for ``pause`` seconds."""
+    """The pods of one run. ``trouble`` says why they cannot be read, if so; then the next try is after ``pause`` seconds."""
 
     def __init__(self, read: Read, run_id: str, pools: Mapping[str, Pool], *, pause: float = 30.0) -> None:
         self._read, self._run_id, self._pools = read, run_id, pools
@@ -78,7 +78,7 @@ class PodsSeen:
         self._pods: dict[str, _Pod] = {}  # by the name of Argo's node
         self._replaced: dict[
             str, list[_Pod]
-        ] = {}  # pods that Argo has made again under the same name, until they are taken
+        ] = {}  # pods that Argo has made again under the same name, until they are recorded
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._gone: set[str] = set()  # nodes that were there before
         self._no_nodes = ""  # why nodes may not be read
@@ -138,7 +138,7 @@ class PodsSeen:
     def held_up(self, now: float, after: float) -> Iterator[str]:
         """Sentences about pods that have not started on their nodes ``after`` seconds; ``now`` is a moment of the nodes' clock.
 
-        A volume that cannot be mounted is told in events alone. Each pod's are read every ``pause`` seconds.
+        Only events report a volume that cannot be mounted. Each pod's are read every ``pause`` seconds.
         """
         for name, pod in self._pods.items():
             since = bound_at(pod.last)
@@ -227,7 +227,7 @@ class Recorder:
     def record(self, seen: Mapping[str, SeenTask], now: float, ahead: float = 0.0) -> None:
         """Add every event that follows from these tasks: first of tasks without tasks inside, then of pipelines that are done.
 
-        ``ahead``: seconds that the clock of these tasks is ahead of ours. Nothing happens in the future or before the run.
+        ``ahead``: seconds that the clock of these tasks is ahead of ours. No event lies in the future or before the run.
         """
         self._now, self._ahead = now, ahead
         if not self._state.unfolded:
@@ -241,7 +241,7 @@ class Recorder:
                 return
 
     def outputs(self, parameters: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add output parameters of tasks, by path; those of the pipelines around them follow."""
+        """Add output parameters of tasks, by path; the pipelines around them follow."""
         for path, values in parameters.items():
             self._add_outputs(path, values)
         for path in sorted(self._state.tasks, key=lambda each: -each.count("/")):
@@ -334,7 +334,7 @@ class Recorder:
     def _attempts(self, task: TaskState, seen: SeenTask) -> None:
         tries = seen.tries or ((seen.node,) if seen.node.started_at is not None else ())
         if (not tries and seen.node.has_ended) or (seen.failed_driver is not None and not seen.tries):
-            why = f"its driver failed: {seen.failed_driver or 'KFP does not tell why'}"
+            why = f"its driver failed: {seen.failed_driver or 'KFP does not say why'}"
             self._add(TaskFailed(self._now, task.path, why=why))
             return
         for place, node in enumerate(tries, 1):
@@ -347,9 +347,9 @@ class Recorder:
                 self._end(task, attempt, node, seen, is_last=place == len(tries))
 
     def _attempt_of(self, task: TaskState, seen: SeenTask, node: Node) -> AttemptState:
-        """The newest attempt of a try, which is made if there is none: Argo may make the pod of one try several times.
+        """The newest attempt of a try, which is made if missing: Argo may make the pod of one try several times.
 
-        Where one answer tells the tries and another one the task alone, both mean the same attempt.
+        If one answer has the tries and another one only the task, both mean the same attempt.
         """
         made = [attempt for attempt in task.attempts if attempt.key.startswith(f"{node.name}#")]
         if not made and node is seen.node:
@@ -383,7 +383,7 @@ class Recorder:
             self._bind(task, attempt, node)
 
     def _bind(self, task: TaskState, attempt: AttemptState, node: Node) -> None:
-        """Record the machine of an attempt: as its pod shows it, as the controller records it, else as Argo tells it."""
+        """Record the machine of an attempt: as its pod shows it, as the controller records it, else as Argo reports it."""
         pods = self.pods
         if pods is None:
             self._add(AttemptBound(attempt.placed_at, task.path, attempt.number, node=node.host, pool=""))

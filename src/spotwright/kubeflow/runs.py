@@ -111,7 +111,7 @@ def kfp_arguments(planned: PlannedRun) -> dict[str, Any]:
 
 
 def submit(server: KfpServer, what: Submission) -> Submitted:
-    """Upload and start. Raises :class:`InputError`, :class:`ServerAway` and :class:`StateError`; then nothing stays here."""
+    """Upload and start. Raises :class:`InputError`, :class:`ServerAway` and :class:`StateError`; then no folder stays here."""
     arguments = kfp_arguments(what.planned)
     pipeline = what.planned.stored.source.pipeline
     folder = StateFolder.open(what.state).create(what.name or new_name(pipeline))

@@ -1,4 +1,4 @@
-"""A server of Kubeflow Pipelines, asked through ``kfp.Client``: what this package needs of it, and nothing else.
+"""A server of Kubeflow Pipelines, asked through ``kfp.Client``, with only what this package needs of it.
 
 ``kfp.Client`` brings every way to log in, so it makes each request. It is imported when a server is opened, because that takes
 half a second. Runs are read as plain JSON through the same client: its models would cost seconds for a run of thousands of
@@ -68,11 +68,11 @@ class LoginRefused(InputError):
 
 
 class NotKfp(InputError):
-    """Something answers that is no API of Kubeflow Pipelines, or an older one than v2beta1."""
+    """The server is not an API of Kubeflow Pipelines, or is older than v2beta1."""
 
 
 class NoSuchThing(InputError):
-    """The server has nothing of this name or id."""
+    """The server does not know this name or id."""
 
 
 class AlreadyThere(InputError):
@@ -128,7 +128,7 @@ def _no_answer(host: str, error: Exception) -> SpotwrightError:
 
 
 def _error_message(body: Any) -> str | None:
-    """What the server says; ``None`` where it is no answer of KFP."""
+    """What the server says; ``None`` if it is not KFP's answer."""
     text = body.decode("utf-8", errors="replace") if isinstance(body, bytes) else str(body or "")
     try:
         told = json.loads(text)
@@ -166,11 +166,11 @@ class Login(NamedTuple):
     authority: str = ""
 
     def token(self) -> str:
-        """The bearer token of now: a file may have been renewed. Raises :class:`InputError` for a file that cannot be read."""
+        """The current bearer token: a file may have been renewed. Raises :class:`InputError` for a file that cannot be read."""
         return _secret(self.token_file, TOKEN_VARIABLE, "--token-file")
 
     def cookies(self) -> str:
-        """The cookies of now. Raises like :meth:`token`."""
+        """The current cookies. Raises like :meth:`token`."""
         return _secret(self.cookies_file, COOKIES_VARIABLE, "--cookies-file")
 
     def to_data(self) -> dict[str, str]:
@@ -205,7 +205,7 @@ _KEY, _VALUE, _STRUCT = 1, 2, 4
 
 
 class CannotRead(ValueError):
-    """The answer is none of the store."""
+    """The answer is not the store's."""
 
 
 def request_for(execution_ids: Iterable[int]) -> bytes:
@@ -239,7 +239,7 @@ def _grpc_message(answer: bytes) -> bytes:
             frames += 1
         place += 5 + length
     if not frames:
-        raise ValueError("there is no message")
+        raise ValueError("no message")
     return message
 
 
@@ -303,7 +303,7 @@ _TIMEOUT = (10.0, 60.0)  # seconds to connect, and without a byte of an answer
 _PAGE = 100
 _GRPC_WEB = {"Content-Type": "application/grpc-web+proto", "Accept": "application/grpc-web+proto", "X-Grpc-Web": "1"}
 _VERSION = re.compile(r"(\d+\.\d+)\.\d+")
-_SAME = 3.0  # clocks that differ by fewer seconds are taken for the same: an answer carries whole seconds
+_SAME = 3.0  # clocks that differ by fewer seconds count as equal: an answer carries whole seconds
 
 
 class Version(NamedTuple):
@@ -315,7 +315,7 @@ class Version(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What a server says of itself: its version, such as ``2.16``; a namespace that was named and means nothing to it."""
+    """What a server says of itself: its version, such as ``2.16``; a given namespace that it does not know."""
 
     version: str = ""
     ignored_namespace: str = ""
@@ -379,7 +379,7 @@ class KfpServer:
                         str(file), pipeline_version_name=name, pipeline_id=pipeline_id
                     )
                 )
-            except (AlreadyThere, ServerAway):  # somebody else has uploaded it meanwhile; the backend says 500 for that
+            except (AlreadyThere, ServerAway):  # uploaded by another client meanwhile; the backend says 500 for that
                 found = self._version_id(pipeline_id, name)
                 if not found:
                     raise
@@ -387,7 +387,7 @@ class KfpServer:
         return Version(pipeline_id, str(made.pipeline_version_id), is_new=True)
 
     def _pipeline(self, name: str) -> str:
-        """The id of a pipeline, which is made if there is none of this name."""
+        """The id of a pipeline, which is made if missing."""
         found = self._pipeline_id(name)
         if found:
             return found
@@ -426,7 +426,7 @@ class KfpServer:
     def start(
         self, version: Version, name: str, arguments: Mapping[str, Any], *, experiment: str, service_account: str = ""
     ) -> str:
-        """Start a run. Returns its id. The experiment is made if there is none of its name."""
+        """Start a run. Returns its id. The experiment is made if missing."""
 
         def started() -> Any:
             group = self._client.create_experiment(experiment, namespace=self.namespace or None)

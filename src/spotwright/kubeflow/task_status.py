@@ -1,6 +1,6 @@
 """What the nodes of a run's Workflow say of each task: whether it runs, its tries, how it ended and by which signals.
 
-The nodes come in either of the two answers in which a server of Kubeflow Pipelines tells them. v1beta1 gives the Workflow
+The nodes come in either of the two answers in which a server of Kubeflow Pipelines reports them. v1beta1 gives the Workflow
 itself: names, messages, machines, inputs and outputs. v2beta1 gives ``task_details``: of each node its display name, state,
 times, and the ids of its children, but neither its own id nor its name (backend ``api_converter.go``,
 ``toApiPipelineTaskDetail``). An id is made from a name, so the names can be found again: Argo's ``NodeID`` is the Workflow's
@@ -45,7 +45,7 @@ _PART = re.compile(r"\([^)]{0,1000}\)|\.?[^.(]+")
 class Node(NamedTuple):
     """One node of a Workflow. ``name`` is its whole name, ``phase`` Argo's word. Moments are Unix seconds.
 
-    ``kind`` is Argo's type (``Pod``, ``DAG`` ...), ``host`` the machine of a pod. What a source does not tell is empty.
+    ``kind`` is Argo's type (``Pod``, ``DAG`` ...), ``host`` the machine of a pod. What a source does not report is empty.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Node(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more happens to it."""
+        """Whether it is final."""
         return self.phase not in ("", "Pending", "Running")
 
     @property
@@ -136,7 +136,7 @@ def _children(row: Mapping[str, Any]) -> list[str]:
 
 
 def _names_by_id(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The names of all nodes that are somebody's children, by their ids: tried out from the Workflow's node inwards."""
+    """The names of all child nodes, by their ids: tried out from the Workflow's node inwards."""
     wanted = {child for row in rows for child in _children(row)}
     workflow = next(iter(wanted), "").rpartition("-")[0]
     displays = {str(row["display_name"]) for row in rows}
@@ -168,7 +168,7 @@ def _fnv(text: str, begun: int = _FNV_BASIS) -> int:
 
 
 def _own_name(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """The name of a row from those of the nodes inside it; empty if none is inside."""
+    """The name of a row from the names of the nodes inside it; empty without such nodes."""
     display = str(row["display_name"])
     for child in _children(row):
         around = [name for name in _around(names.get(child, "")) if _display(name) == display]
@@ -201,7 +201,7 @@ _LOGS = "executor-logs"  # an artifact that the launcher adds to every task
 class SeenTask(NamedTuple):
     """One task as the Workflow shows it. Moments are Unix seconds.
 
-    ``tries`` are its pods in their order, as far as they can be told apart; ``failed_driver`` is the message of a driver that
+    ``tries`` are its pods in their order, as far as they can be distinguished; ``failed_driver`` is the message of a driver that
     failed, ``iterations`` the number of a loop's iterations so far. ``inputs`` are the values of its input parameters,
     ``artifacts`` where its output artifacts lie; ``execution_id`` is its number in KFP's metadata store.
     """
@@ -218,7 +218,7 @@ class SeenTask(NamedTuple):
 
 
 def seen_tasks(nodes: Iterable[Node]) -> dict[str, SeenTask]:
-    """The tasks that the nodes are of, by path. Paths are those of a local run: ``loop/train-3``."""
+    """The tasks that the nodes are of, by path. Paths are as in a local run: ``loop/train-3``."""
     groups: dict[str, list[Node]] = {}
     for node in nodes:
         groups.setdefault(workflow_task(node.name, is_kfp=True).path, []).append(node)

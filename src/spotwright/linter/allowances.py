@@ -1,8 +1,8 @@
 """Comments that allow a finding: ``# spotwright: allow RULE: REASON``.
 
-At the end of a line, or on a line of its own above it, a comment allows findings of this line. Above the first line of an object
-(or of a Python file) it allows those of the whole object. A comment without a reason allows nothing, and is a finding itself: who
-reads it later has to know why. So are rules that are not known, and comments that allow nothing.
+At the end of a line, or on the line above it, a comment allows findings of this line. Above the first line of an object
+(or of a Python file) it allows findings of the whole object. A comment without a reason has no effect and is a finding itself:
+who reads it later has to know why. So are rules that are not known, and comments that match no finding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WITHOUT_REASON, _UNKNOWN, _UNUSED = "allow-without-reason", "allow-unknown-rule
 ALLOW_RULES = {
     _WITHOUT_REASON: (Severity.ERROR, "A comment allows a finding without a reason"),
     _UNKNOWN: (Severity.WARNING, "A comment allows a rule that does not exist"),
-    _UNUSED: (Severity.NOTE, "A comment allows nothing"),
+    _UNUSED: (Severity.NOTE, "A comment matches no finding"),
 }
 """The findings about comments that allow others."""
 
@@ -65,7 +65,7 @@ class Allowances:
         """The findings about the comments themselves; ``checked`` are the rules that were not switched off."""
         for comment in self._comments:
             if not comment.reason:
-                text = f"nothing says why {', '.join(comment.rules) or 'something'} is allowed here"
+                text = f"no reason is given for allowing {', '.join(comment.rules) or 'something'} here"
                 fix = (
                     f"Write the reason behind a colon: # spotwright: allow {', '.join(comment.rules) or 'RULE'}: REASON"
                 )
@@ -76,7 +76,7 @@ class Allowances:
                     text = f"no rule has the name {rule}"
                     yield _finding(_UNKNOWN, file, comment.line, text, "spotwright lint --rules lists the names.")
                 elif rule not in comment.used and rule in checked:
-                    text = f"{rule} finds nothing here any more"
+                    text = f"{rule} no longer has a finding here"
                     yield _finding(_UNUSED, file, comment.line, text, "Remove the comment.")
 
 

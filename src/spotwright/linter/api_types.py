@@ -1,4 +1,4 @@
-"""The small types of the API in which a misspelt field places or retries nothing: all their fields, and their values.
+"""The small types of the API in which a misspelt field prevents placing or retries: all their fields, and their values.
 
 Affinity, tolerations and the retries of each kind (in its record) are types that seldom change, so that any other name in them
 is wrong. Larger types (pod specs, specs of jobs) gain fields with each release: there only names are found that are nearly one

@@ -1,6 +1,6 @@
 """Lints files: reads each into subjects, lets every rule look at those that it is for, and leaves out what comments allow.
 
-Nothing of a file is run or written. A file that cannot be read is an error of its own; the others are still linted. All rules
+Files are neither run nor written. An unreadable file is a separate error; the others are still linted. All rules
 are listed here, in the order of the reference page. Mending takes the edits and the record of ``place``, so that ``unplace``
 gives the same bytes back.
 """
@@ -141,7 +141,7 @@ class LintedFile:
 def lint_text(text: str, file: str, settings: Settings) -> LintedFile:
     """Lint the text of a file: Python if its name ends with ``.py``, else YAML or JSON.
 
-    Raises :class:`InputError`, one line with the place, for a text that is neither, or has nothing in it.
+    Raises :class:`InputError`, one line with the place, for an empty text or another kind of text.
     """
     checked = [rule for rule in RULES if rule.id not in settings.off]
     result = LintedFile(file)
@@ -315,7 +315,7 @@ def _extent(document: Document) -> Extent:
 
 
 def fixed_text(text: str, linted: LintedFile, settings: Settings) -> str:
-    """The text of a linted file after every safe mend; the same text if there is none. To mend twice is to mend once.
+    """The text of a linted file after every safe mend, or the same text. To mend twice is to mend once.
 
     A mend that the text does not allow is left out, and its finding stays. Raises :class:`InputError` as
     :func:`~spotwright.linter.linting.lint_text` does.

@@ -57,7 +57,7 @@ def parse_python(text: str, file: str) -> PythonFile:
     """Parse a file. Raises :class:`InputError` with the line where it is not Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the user's escapes in texts: they are no finding
+            warnings.simplefilter("ignore")  # of the user's escapes in texts: they are not findings
             tree = ast.parse(text, file)
     except SyntaxError as error:
         raise InputError(f"{file}:{error.lineno or 1}: not valid Python: {error.msg}") from error

@@ -1,6 +1,6 @@
 """Pipelines in Python, read as the compiled pipelines that they would become, so that one form of a rule serves both.
 
-The body of each pipeline is followed call by call, into functions of the same file that set tasks up. Nothing is run: only what
+The body of each pipeline is followed call by call, into functions of the same file that set tasks up. It runs no code: only what
 the file says in constants is known, a value that it computes stands as a placeholder, and a task that goes to a function of
 another file is left out, because that function may set anything.
 """
@@ -21,7 +21,7 @@ from spotwright.placing.documents import Path
 
 __all__ = ["python_pipelines"]
 
-_ORDER = ("after", "ignore_upstream_failure")  # methods of a task that tell nothing of its pod
+_ORDER = ("after", "ignore_upstream_failure")  # methods of a task that do not affect its pod
 _PREEMPTIBLE = "use_preemptible_nodepool"  # of kfp 1
 _WISHES = ("never", "prefer", "require")
 _COMPUTED = "{{...}}"
@@ -230,7 +230,7 @@ class _Reader:
             self._body(node.body, names, depth)
 
     def _hand(self, node: ast.AST, names: Mapping[str, Any]) -> None:
-        """Leave out the tasks that an expression hands to somebody else; the output of a task is none."""
+        """Leave out the tasks that an expression hands on; the output of a task does not count."""
         if isinstance(node, ast.Name) and isinstance(names.get(node.id), _Task):
             names[node.id].is_open = True
         for inner in () if isinstance(node, ast.Attribute) else ast.iter_child_nodes(node):
@@ -359,7 +359,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _setting(value: Any) -> Any:
-    """A value as a setting: what a call returns is no task there, but a value that the file computes."""
+    """A value as a setting: the result of a call counts as a value that the file computes, not as a task."""
     return _COMPUTED if isinstance(value, _Task) else value
 
 

@@ -178,7 +178,7 @@ def _lines(text: str, depth: int) -> str:
 
 
 def job(pod_spec: str = "", *, spec: str = "", container: str = "", name: str = "train") -> str:
-    """A Job: the lines of its pod spec, of its own spec, and of its container."""
+    """A Job: the lines of its pod spec, of its spec, and of its container."""
     return (
         f"apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {name}\nspec:\n"
         + _lines(spec, 2)

@@ -1,7 +1,7 @@
 """What rules need of the configuration, computed once for all files: pools, labels and taints, the target, rules that are off.
 
-Without a ``spotwright.yaml`` nothing is known of the pools: then only labels and taints that the providers set count, and rules
-about pools find nothing.
+Without a ``spotwright.yaml`` the pools are unknown: then only labels and taints that the providers set count, and rules
+about pools have no findings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``pools`` are those of the configuration, none if it has none of its own.
+    """``pools`` are the configuration's, empty if it names none.
 
     ``spot_pairs`` are labels, with their values, that only spot pools have; ``spot_taints`` the keys of the taints of spot pools.
     ``off`` has the rules that the configuration switches off, each with its reason. ``config`` is the configuration itself.

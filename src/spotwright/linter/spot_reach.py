@@ -1,4 +1,4 @@
-"""Whether pods come to spot nodes, and by what: a selector, a preference, a toleration, or because nothing keeps them off."""
+"""Whether pods come to spot nodes, and by what: a selector, a preference, a toleration, or because they are not kept off."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reach(IntEnum):
     """How pods come to spot nodes."""
 
     NONE = 0  # they do not
-    OPEN = 1  # a spot pool of the configuration has no taint, and nothing keeps them off
+    OPEN = 1  # a spot pool of the configuration has no taint, and they are not kept off
     TOLERATED = 2  # they tolerate the taint of spot nodes
     PREFERRED = 3  # they prefer spot nodes
     REQUIRED = 4  # no other node will do
@@ -100,7 +100,7 @@ def _is_spot_pair(pair: tuple[str, str], settings: Settings) -> bool:
 def shuns_spot(expression: Expression) -> bool:
     """Whether no spot node of the provider that has this label meets a condition.
 
-    A value of the past counts where it is asked for: a condition that excludes it alone keeps nobody off the nodes of today. A
+    A former value counts if it is required; a condition that only excludes it does not keep pods off present nodes. A
     key without a domain may mean anything (``lifecycle: production``), unless a value of spot nodes stands beside it.
     """
     key, values = expression.key, providers.SPOT_LABELS.get(expression.key, ())

@@ -160,7 +160,7 @@ class KubeObject:
 
     @property
     def is_live(self) -> bool:
-        """Whether it was read from a cluster, which fills in fields that nobody wrote."""
+        """Whether it was read from a cluster, which fills in unwritten fields."""
         return mapping_at(self.value, "metadata").get("uid") is not None or "status" in self.value
 
     @property
@@ -213,7 +213,7 @@ class KubeObject:
         return items_of(self.get(*steps))
 
     def find(self, kind: str, name: str) -> KubeObject | None:
-        """An object of the same file by its kind and its name; of several, that of its own namespace, else the first."""
+        """An object of the same file by its kind and its name; of several, the one in its own namespace, else the first."""
         same = self.beside.named.get((kind, name), {})
         return same.get(self.namespace) or next(iter(same.values()), None)
 
@@ -228,7 +228,7 @@ def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
 def with_inner(outer: KubeObject) -> Iterator[KubeObject]:
     """An object, and behind it those that it holds: the trial of an experiment, the manifest in a step, at any depth."""
     yield outer
-    with suppress(ManifestError):  # a text that is no YAML, which place refuses: a rule says so
+    with suppress(ManifestError):  # invalid YAML, which place refuses: a rule says so
         for held in held_objects(outer.document, outer.base, outer.value, outer.beside.of_kind):
             document = held.document
             if document.file != outer.document.file or isinstance(outer.document, _OneLine):
@@ -291,7 +291,7 @@ class Source(Protocol):
         """The line of a path."""
 
     def show(self, path: Path, /) -> str:
-        """The path for people; empty where there are none."""
+        """The path for people, or empty."""
 
     def get(self, path: Path, default: Any = ..., /) -> Any:
         """The value at a path."""
@@ -299,11 +299,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pods:
-    """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` those of the parts of a holder.
+    """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` the paths of a holder's parts.
 
     ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
     ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``group`` has how
-    many there are and in what order, ``claims`` those of :func:`~spotwright.kinds.situation.pod_claims`, with paths
+    many there are and in what order, ``claims`` come from :func:`~spotwright.kinds.situation.pod_claims`, with paths
     from the owner.
     """
 
@@ -338,12 +338,12 @@ class Pods:
 
     @property
     def asks_for_spot(self) -> bool:
-        """Whether somebody meant them to run on spot nodes, and not only nothing keeps them off."""
+        """Whether they are meant to run on spot nodes, instead of merely not being kept off."""
         return self.reach > Reach.OPEN
 
     @property
     def is_work(self) -> bool:
-        """Whether they do work that ends, and may be lost if somebody makes them again."""
+        """Whether they do work that ends, and may be lost if they are recreated."""
         return self.duty in (PodRole.WORKER, PodRole.COORDINATOR)
 
     @property
@@ -376,7 +376,7 @@ class Pods:
 
     @property
     def requests(self) -> Resources:
-        """The requests of one pod, as far as they can be read; the form of each quantity has a rule of its own."""
+        """The requests of one pod, as far as they can be read; a separate rule checks the form of quantities."""
         try:
             if self.form == "K":
                 return read_resources(mapping_at(self.containers[0].value, "resources"))[0]
@@ -513,7 +513,7 @@ def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Contain
 
 
 def _role(owner: KubeObject, path: Path) -> str:
-    """The role's name: that of its item in a list, or the last key that is no word of Kubernetes."""
+    """The role's name: its item's in a list, or the last key that is not a Kubernetes name."""
     plain = {
         "spec",
         "template",
@@ -694,7 +694,7 @@ def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
             reach_of(constraints, settings),
             (Container(path, _words(container)),),
             is_placed=pipeline.is_placed,
-            group=group if isinstance(pipeline.document, PipelinePair) else None,  # Python does not tell the order
+            group=group if isinstance(pipeline.document, PipelinePair) else None,  # Python does not show the order
             claims=tuple(pod_claims(pair, group)),
         )
 

@@ -178,7 +178,7 @@ def start_order(
 
     settings = ContainerSettings(paths.containers, f"{paths.root}/{paths.run}", checkpoint, mounts, context.workspace)
     client_order = container_order(order(), spec, executor, context, env, settings)
-    if client_order.container is not None:  # its client sees the machine as it is, and the container nothing of it
+    if client_order.container is not None:  # its client sees the real machine, its container does not
         return client_order
     own = _without(client_order.env, node_env)
     return replace(

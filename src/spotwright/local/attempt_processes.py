@@ -164,7 +164,7 @@ class AttemptProcesses:
         return events
 
     def detach(self) -> None:
-        """Let go of everything and end nothing, as when the engine is killed: what runs goes on under its shims.
+        """Let go of everything without ending it, as if the engine were killed: attempts go on under their shims.
 
         Attempts that wait never run. A later engine settles the rest (:mod:`.recovery`).
         """
@@ -396,7 +396,7 @@ class AttemptProcesses:
         self._events.append(Started(attempt.order.key, connection.pid, connection.starttime))
 
     def _ended(self, attempt: TrackedAttempt, connection: ShimConnection) -> None:
-        """Handle the end of an attempt's shim: use the exit record, or clean up first if there is none."""
+        """Handle the end of an attempt's shim: use the exit record, or clean up first if it is missing."""
         order, server = attempt.order, connection.server
         record = read_exit(order.directory)
         if record is not None:

@@ -5,7 +5,7 @@ The :class:`~spotwright.supply.simulated_pools.Supply` says which node an attemp
 starts a process, a notice becomes a file, the end of a node becomes SIGKILL, an exit record becomes the signals of an ended
 attempt. Everything waits in one selector, so an idle run uses no CPU.
 
-A rehearsal removes nodes at moments of its own choice through the port for faults, beside what pools simulate.
+A rehearsal removes nodes at moments that it chooses through the port for faults, beside what pools simulate.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ __all__ = [
 class NodeRemoval(NamedTuple):
     """The provider takes the node of this attempt after ``notice`` seconds; zero: at once.
 
-    With ``drain`` the provider takes nothing: Kubernetes moves the attempts off the node, as ``kubectl drain`` does. With
-    ``of_part`` the source of interruptions has taken some of the attempt's processes, which stand for nodes: the attempt goes
+    With ``drain`` the provider reclaims no node: Kubernetes moves the attempts off the node, as ``kubectl drain`` does. With
+    ``of_part`` the source of interruptions has ended some of the attempt's processes, which stand for nodes: the attempt goes
     on as they let it, and its end counts as interrupted.
     """
 
@@ -87,7 +87,7 @@ class NodeRemoval(NamedTuple):
 
 
 class InterruptionSource(Protocol):
-    """Hears what attempts do, and decides whose node is removed. Moments are those of the backend's clock.
+    """Hears what attempts do, and decides whose node is removed. Moments are by the backend's clock.
 
     A source that is woken from outside must also wake the backend's selector.
     """
@@ -278,7 +278,7 @@ class LocalBackend:
         return None
 
     def halt(self, state: RunState, event: AttemptHalted) -> Outcome:
-        """SIGTERM now, SIGKILL after the grace period; nothing for an attempt that only waited for a node."""
+        """SIGTERM now, SIGKILL after the grace period; no signal for an attempt that only waited for a node."""
         key = self._key(event.task, event.attempt)
         if event.moves:
             grace = effective_plan(state, state.tasks[event.task]).policy.grace_period / self._supply.scale

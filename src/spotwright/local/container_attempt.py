@@ -131,7 +131,7 @@ def user_mode(runtime: ContainerRuntime) -> str:
 
 
 def _writable_folders(directory: str, settings: ContainerSettings) -> dict[str, list[str]]:
-    """The existing folders that the attempt writes to: ``folders`` of its own, and ``shared`` with other tasks."""
+    """The existing folders that the attempt writes to: its own ``folders``, and ``shared`` with other tasks."""
     own = [directory, *(f"{directory}/{each}" for each in (OUT, f"{OUT}/{PARAMETERS}", f"{OUT}/{ARTIFACTS}", WORK))]
     own += [settings.checkpoint] if settings.checkpoint.startswith("/") else []
     sources = [mount["source"] for mount in settings.mounts if "source" in mount and not mount.get("optional")]

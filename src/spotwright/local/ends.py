@@ -175,7 +175,7 @@ def _signals_of_record(
 
     An attempt without its own cgroup is charged with the machine's count of out-of-memory kills, unless its SIGKILL was ordered.
     An attempt that exited before its SIGKILL had ended before its node was gone. An attempt that was killed because its engine
-    had ended tells nothing of how it would have ended. An attempt that was only stopped, has all its outputs and reported no work
+    had ended does not show how it would have ended. An attempt that was only stopped, has all its outputs and reported no work
     left came to its end: a task that finished is never run again.
     """
     was_killed = any(order.what == "kill" for order in record.ordered)

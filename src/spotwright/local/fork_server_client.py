@@ -180,7 +180,7 @@ class ForkServer:
     def close(self, patience: float = 5.0) -> None:
         """End the server; its shims continue. Sets :attr:`error_output`. Kills the server after ``patience`` seconds.
 
-        Early shims that no engine has taken end as well.
+        Early shims that no engine uses end as well.
         """
         self.channel.close()
         for channel in self.early.values():
@@ -288,7 +288,7 @@ class ShimConnection:
 
 
 class EarlyServer:
-    """The fork server of the running interpreter for the run in this folder; ended with the block unless it was taken.
+    """The fork server of the running interpreter for the run in this folder; ended with the block unless an engine uses it.
 
     ``tasks`` is how many tasks can start at once when the run begins, as far as that is known.
     """
@@ -313,7 +313,7 @@ class EarlyServer:
     ) -> None:
         server = self.take()
         if server is not None:
-            server.close(patience=0)  # its shims have no attempts, so nothing is lost if it is killed while it boots
+            server.close(patience=0)  # its shims have no attempts, so no work is lost if it is killed while it boots
 
 
 def _fork_shims(server: ForkServer, runs: Path, count: int) -> None:

@@ -98,7 +98,7 @@ def handles(pid: int, number: signal.Signals) -> bool:
 
 
 def _field(path: str, name: bytes) -> bytes:
-    """The value of a field in a file of ``/proc``. Raises :class:`OSError` where there is none."""
+    """The value of a field in a file of ``/proc``. Raises :class:`OSError` for a missing one."""
     for line in process_identity.read(path).splitlines():
         if line.startswith(name):
             return line.removeprefix(name).strip()

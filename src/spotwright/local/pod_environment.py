@@ -136,7 +136,7 @@ def _pod_name(run: str, task: str, number: int) -> str:
 
 
 def _fields(state: RunState, task: TaskState, spec: TaskSpec, pod_config: PodConfig) -> dict[str, str]:
-    """The requested fields of the pod. Name, uid and node are those of the attempt; addresses are this machine's."""
+    """The requested fields of the pod. Name, uid and node are the attempt's; addresses are this machine's."""
     if not pod_config.fields:
         return {}
     run, number = state.meta.run, task.last.number

@@ -45,8 +45,8 @@ class HostResources:
     """What a run reads from this machine, once at its start.
 
     ``objects`` are the secrets and config maps that its tasks name, ``secrets`` every value to be kept out of records.
-    ``arguments`` are those of the run as they may be stored: with markers in place of secrets. ``containers`` is the
-    runtime of container components; ``None``: there are none, or they run as processes of this machine.
+    ``arguments`` are the run's as they may be stored: with markers in place of secrets. ``containers`` is the
+    runtime of container components; ``None``: none, or they run as processes of this machine.
     """
 
     objects: ClusterObjects = field(default_factory=ClusterObjects)
@@ -58,7 +58,7 @@ class HostResources:
 def read_secrets(plan: Plan, arguments: Mapping[str, Any]) -> HostResources:
     """Resolve the references among bound arguments, and look up the objects that tasks name.
 
-    Raises :class:`InputError` for a reference to nothing.
+    Raises :class:`InputError` for a reference to a missing object.
     """
     objects = _objects_of(plan)
     secrets, stored = Secrets.resolve(arguments, os.environ, _text_of, objects.secrets)
@@ -136,11 +136,11 @@ def _not_fetched(plan: Plan) -> Iterator[str]:
         module, extra = EXTRAS.get(uri.partition("://")[0], ("", ""))
         if uri.startswith(CLUSTER_ONLY):
             yield (
-                f"{uri} (task {path}) is brought by a cluster only: a task finds nothing at its path; "
+                f"{uri} (task {path}) exists only on a cluster: a task finds no file at its path; "
                 "import a copy in a folder or a bucket here"
             )
         elif module and find_spec(module) is None:
-            yield f"{uri} (task {path}) is not fetched: a task finds nothing at its path; install spotwright[{extra}]"
+            yield f"{uri} (task {path}) is not fetched: a task finds no file at its path; install spotwright[{extra}]"
 
 
 def _not_limited(plan: Plan, runtime: ContainerRuntime | None) -> Iterator[str]:
@@ -210,7 +210,7 @@ def check_containers(place_of: PlaceOf, graph: TaskGraph, mode: str) -> Containe
     """The runtime of a graph's container components; ``None`` if it has none, or they run as processes of this machine.
 
     ``mode`` is one of :data:`~spotwright.runs.run_options.CONTAINER_MODES`. Raises :class:`PipelineError` with the
-    task, its line and every way out where there is nothing that can run one.
+    task, its line and every way out if no runtime can run one.
     """
     containers = list(_containers(place_of, graph))
     if not containers:
@@ -238,7 +238,7 @@ def check_containers(place_of: PlaceOf, graph: TaskGraph, mode: str) -> Containe
 
 
 def _containers(place_of: PlaceOf, graph: TaskGraph) -> Iterator[tuple[str, Container]]:
-    """The containers of a graph's tasks. A pod counts as its only container, because there is no kubelet here."""
+    """The containers of a graph's tasks. A pod counts as its only container, because no kubelet runs here."""
     for path, task in _tasks(graph, graph.root, ""):
         if isinstance(task.executor, Container):
             yield path, task.executor
@@ -278,7 +278,7 @@ def _check_host(place_of: PlaceOf, path: str, container: Container) -> None:
 
 
 def _tasks(graph: TaskGraph, dag: Dag, path: str) -> Iterator[tuple[str, TaskSpec]]:
-    """Every task that is no DAG, with its path."""
+    """Every task except DAGs, with its path."""
     for name, task in dag.tasks.items():
         task_path = f"{path}/{name}" if path else name
         if task.dag is None:

@@ -107,7 +107,7 @@ class StartOrder:
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for a container: texts by folder and name
     private: PrivateFolderSettings | None = None  # None: the attempt sees the machine's temporary folders and home
     hold: bool = False  # stop before the user's code, for a tracer: see supervisor.kernel
-    host: str = ""  # host name of the attempt's own, with a boot id of its own; empty: those of this machine
+    host: str = ""  # host name of the attempt, which also gets its own boot id; empty: this machine's
 
 
 class EndOrder(NamedTuple):
@@ -121,7 +121,7 @@ class ExitRecord(NamedTuple):
     """The end of an attempt, written atomically by its shim after all processes of the attempt have ended.
 
     ``started_at`` and ``ended_at`` are Unix times, ``seconds`` and ``cpu_seconds`` durations, ``max_rss`` is in bytes (of the
-    largest process). Exactly one of ``exit_code`` and ``signal`` is set; neither if ``start_error`` says why nothing ran.
+    largest process). Exactly one of ``exit_code`` and ``signal`` is set; neither if ``start_error`` says why no process ran.
     """
 
     started_at: float
@@ -172,7 +172,7 @@ class StartFailed(Frozen):
 
 
 def read_exit(directory: str | Path) -> ExitRecord | None:
-    """The exit record in an attempt's directory; ``None`` if there is none or it cannot be read."""
+    """The exit record in an attempt's directory; ``None`` if it is missing or unreadable."""
     try:
         return ExitRecord.from_json(json.loads(read_regular(Path(directory, EXIT), _LARGEST_EXIT).partition(b"\n")[2]))
     except (OSError, ValueError, TypeError, RecursionError):

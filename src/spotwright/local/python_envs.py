@@ -1,6 +1,6 @@
 """Python environments for tasks with ``packages_to_install``: built once for each set of packages, and cached.
 
-A task waits for its environment before an attempt of it is placed: that is a phase of its own, on no node. A build is a
+A task waits for its environment before an attempt of it is placed: that is a separate phase, on no node. A build is a
 process beside the engine. The log is a file of the run, so that it can be read while the build goes on and after it. Orders
 for the same environment share a build; builders of several engines wait for each other (:mod:`.build_environment`).
 """
@@ -263,7 +263,7 @@ def _finish(build: _Build) -> BuildFailure | None:
 
 
 def _reason(environment: PythonEnvironment, output: str, status: int) -> str:
-    """The cause of a failure by pip's or uv's output. Without a network pip also says that there is no such package."""
+    """The cause of a failure by pip's or uv's output. Without a network pip also says that the package does not exist."""
     from spotwright.local.build_environment import UNWRITABLE  # here: few tasks have packages
 
     if status == UNWRITABLE:
@@ -302,7 +302,7 @@ class TaskEnvironments:
         self._facts: list[Event] = []
 
     def look_up(self, state: RunState, event: EnvironmentAsked) -> EnvironmentChanged:
-        """Whether the environment of a task is ready or will be built. Nothing is started yet."""
+        """Whether the environment of a task is ready or will be built. It starts no build."""
         environment = environment_of(state.tasks[event.task].plan.spec.executor)
         if self._is_ready(environment):
             return EnvironmentChanged(event.at, event.task, state="ready")

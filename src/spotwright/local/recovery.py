@@ -1,9 +1,9 @@
 """Ends the attempts of earlier engines on this machine for good, and reads how they ended.
 
 An attempt's shim outlives the engine. After ``kill -9`` of the engine the next one settles each attempt. The claim in the
-attempt's directory decides between shim and engine, once for all. If nobody has claimed the attempt, the engine fences it and it
-never runs. If a shim has, the engine tells the shim that its node is gone, and the shim writes its record. If the shim itself was
-killed, its main process was killed with it; other processes are found by their session and by the marks in their environment.
+attempt's directory decides between shim and engine, once for all. If the attempt is unclaimed, the engine fences it and it
+never runs. If a shim has, the engine signals the shim that its node is gone, and the shim writes its record. If the shim itself
+was killed, its main process was killed with it; other processes are found by their session and by the marks in their environment.
 
 A claim is a file, and a state folder may come from a stranger. What a claim names is ended, executed or deleted only where the
 kernel, or a name that follows from the attempt, proves that it belongs to the run.
@@ -44,7 +44,7 @@ __all__ = [
 
 
 KILL = signal.SIGUSR1
-"""The signal that tells a shim that its node is gone; see :mod:`spotwright.local.supervisor.fork_server`."""
+"""The signal to a shim that its node is gone; see :mod:`spotwright.local.supervisor.fork_server`."""
 
 _ENDING = 5.0  # seconds in which a process without an environment has to end
 _PATIENCE = 10.0
@@ -61,9 +61,9 @@ def settle_all(
 ) -> list[ExitRecord | None]:
     """End attempts for good, all at once. Returns how each ended. Afterwards none of them is alive or will ever start.
 
-    ``None``: the attempt never ran, or nothing is known of its end (lost). ``folder`` is the run's, ``epoch`` that of the calling
+    ``None``: the attempt never ran, or its end is unknown (lost). ``folder`` is the run's, ``epoch`` that of the calling
     engine; ``patience`` is how many seconds a shim may take to end its attempt before it is killed itself. Raises
-    :class:`StateError` where a directory cannot be written, or has a claim that is not of the run; then nothing was ended.
+    :class:`StateError` if a directory cannot be written, or has a claim of another run; then no process was ended.
     """
     claims = [fence(Path(directory), folder, run, epoch) for directory in directories]
     shims: list[int] = []
@@ -80,7 +80,7 @@ def settle_all(
 
 
 def end_all(shims: Collection[int], patience: float) -> None:
-    """Tell these shims, by pidfd, that their nodes are gone, and wait until all have ended. Closes the pidfds.
+    """Signal these shims, by pidfd, that their nodes are gone, and wait until all have ended. Closes the pidfds.
 
     A shim that has not ended after ``patience`` seconds is killed; the caller then calls :func:`sweep_attempt`.
     """
@@ -93,7 +93,7 @@ def end_all(shims: Collection[int], patience: float) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     for pidfd in _wait(left, time.monotonic() + _PATIENCE):
-        os.close(pidfd)  # stuck in the kernel, for example on a dead disk: it can do nothing any more
+        os.close(pidfd)  # stuck in the kernel, for example on a dead disk: it can do no more harm
 
 
 def sweep(folder: Path, *, spare: Collection[int] = ()) -> int:
@@ -195,7 +195,7 @@ def fence(directory: Path, folder: Path, run: str, epoch: int) -> dict[str, Any]
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StateError(
-            f"{directory}/claim: cannot be read ({error}); remove it once nothing of the run is alive"
+            f"{directory}/claim: cannot be read ({error}); remove it once no process of the run is alive"
         ) from error
 
 

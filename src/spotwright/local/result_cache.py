@@ -32,7 +32,7 @@ class ResultCache:
     _fingerprints: dict[str, str] = field(default_factory=dict)
 
     def look_up(self, state: RunState, event: CacheAsked) -> TaskCached | CacheMissed:
-        """The earlier result of the same code on the same inputs, or that there is none."""
+        """The earlier result of the same code on the same inputs, or that it is missing."""
         result = self._find(state, state.tasks[event.task])
         if result is None:
             return CacheMissed(event.at, event.task)

@@ -1,7 +1,7 @@
 """Places, unplaces and explains whole files: text in, text out, each object by its kind.
 
 Each object is placed in the text that the one before left, so that every edit is made at a valid position. If one object of a
-file is wrong, nothing of the file is written. Documents that ``place`` adds in front of one that refers to them are removed as
+file is wrong, the file is not written. Documents that ``place`` adds in front of one that refers to them are removed as
 a whole. A pattern of ``policy.tasks`` that matches no role of any file is named, so that a misspelt name is seen.
 """
 
@@ -199,7 +199,7 @@ def place_texts(
 ) -> list[PlacedFile]:
     """Place every object whose kind is known in files, each a name and a text.
 
-    Raises :class:`ManifestError`; then nothing is to be written. An object that was placed before is unplaced first, so that
+    Raises :class:`ManifestError`; then do not write. An object that was placed before is unplaced first, so that
     placing twice is placing once. ``outside`` has the records that are too large for an annotation, and gets new ones; without
     it, an object with such a record is refused.
     """
@@ -234,7 +234,10 @@ def _place_file(text: str, file: str, common: _Work) -> PlacedFile:
         additions=Additions(),
     )
     texts = []
-    for above, part in parts:  # what nothing can refer to is parsed in its turn and dropped, so that memory stays small
+    for (
+        above,
+        part,
+    ) in parts:  # what no object can refer to is parsed in its turn and dropped, so that memory stays small
         objects = parsed[above] if above in parsed else list(objects_of(parse(part, file, above)))
         edited = edit_objects(part, objects, lambda document: _place_object(document, result, work)) or ""
         texts.append(prepend(edited, work.additions.take()))
@@ -243,16 +246,16 @@ def _place_file(text: str, file: str, common: _Work) -> PlacedFile:
 
 
 def _is_json(file: str, body: str) -> bool:
-    """Whether other tools read the file as JSON, in which there is no second document."""
+    """Whether other tools read the file as JSON, which has no second document."""
     return file.endswith(".json") or _JSON_OBJECT.match(body) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What objects share while they are placed: those of one command, and in copies those of one file.
+    """What objects share while they are placed: the objects of one command, and in copies of one file.
 
     A copy for a file finds also the objects of this file, and has its own ``may_add`` and ``additions``. ``answered_paths``: the
-    patterns of ``--pod-path`` that lead to a pod spec, and those of which a message of an object says that they do not.
+    patterns of ``--pod-path`` that lead to a pod spec, and patterns of which an object's message says that they do not.
     """
 
     config: Config
@@ -291,7 +294,7 @@ def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
 def refusal_of(document: Document, config: Config, references: References) -> InputError | None:
     """Why :func:`place_texts` would refuse an object, which is not changed; ``None`` if it would place it or leave it as it is.
 
-    ``references`` has the objects of the same input. Nothing is said of an object that was placed before.
+    ``references`` has the objects of the same input. An object that was placed before gets no finding.
     """
     api_version, kind = _kind_of(document)
     own = _record_path(document)
@@ -359,7 +362,7 @@ def _record_path(document: Document) -> Path:
 def unplace_text(text: str, file: str, outside: Outside | None = None) -> PlacedFile:
     """Remove everything that was placed in a file.
 
-    An object that nobody touched since gets its original bytes back; a reformatted one becomes an equal document, with a
+    An object untouched since gets its original bytes back; a reformatted one becomes an equal document, with a
     finding. ``outside`` has the records that were too large for an annotation. Raises :class:`ManifestError` if one is missing.
     """
     return _undone(text, file, outside, AT, _RECORD_MARKS)
@@ -411,7 +414,7 @@ def _unplace_object(document: Document, result: PlacedFile, outside: Outside | N
 
 
 def _note_reformatted(document: Document, at: Path, result: PlacedFile) -> None:
-    text = "was changed or reformatted since it was placed: all additions are removed, but the bytes are not those of before"
+    text = "was changed or reformatted since it was placed: all additions are removed, but the bytes differ from the original"
     result.findings.append(Finding(Level.NOTE, document.file, document.line(at), at, text))
 
 
@@ -428,7 +431,7 @@ def _remove_added(document: Document, result: PlacedFile) -> str | None:
 
 
 def unmatched_patterns(config: Config, roles: Iterable[RoleReport]) -> Iterator[Finding]:
-    """A warning for each pattern that nearly names a role, a note for each other one; nothing if there are no roles.
+    """A warning for each pattern that nearly names a role, a note for each other one; none without roles.
 
     One configuration may serve many files, so a pattern that names none of these roles may well be right.
     """
@@ -438,7 +441,7 @@ def unmatched_patterns(config: Config, roles: Iterable[RoleReport]) -> Iterator[
             continue
         file, _, line = layer.source.rpartition(":")
         nearest = nearest_path(pattern, paths)
-        text = f"policy.tasks {pattern!r} matches nothing that is placed"
+        text = f"policy.tasks {pattern!r} matches no placed task"
         finding = Finding(Level.NOTE, file, int(line), ("policy", "tasks", pattern), text)
         yield finding._replace(level=Level.WARNING, text=f"{text}: did you mean {nearest!r}?") if nearest else finding
 

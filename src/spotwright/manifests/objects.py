@@ -1,7 +1,7 @@
 """Places one object that comes as data, by the rules for files, with a JSON patch as the result.
 
-There is no record for ``unplace``: the object's own source still has the bytes of before. Marks, annotations of the caller,
-are added with the first change and only with one. Values of a role's policy that the user set and nothing keeps are reported,
+There is no record for ``unplace``: the object's source still has the original bytes. Marks, annotations of the caller,
+are added with the first change and only with one. Values of a role's policy that the user set without effect are reported,
 as for files.
 """
 
@@ -41,10 +41,10 @@ _DERIVED = (BUILT_IN.source, "interruptions.max")
 
 
 def settle(roles: Sequence[RoleReport], file: str, options: PlaceOptions) -> Iterator[Finding]:
-    """Report the values in the policies of an object's roles that the user set and nothing enforces, equal ones together.
+    """Report the values in the policies of an object's roles that the user set without effect, equal ones together.
 
-    Nothing is reported if only some groups of changes are written. The roles keep the enforcers of all values for ``explain``,
-    otherwise only those of the values that the user set.
+    No report if only some groups of changes are written. The roles keep the enforcers of all values for ``explain``,
+    otherwise only the enforcers of values that the user set.
     """
     if options.only != frozenset(Group):
         return

@@ -29,7 +29,7 @@ __all__ = ["PodSource", "PodTask", "pod_graph"]
 class PodTask:
     """One pod template: the ``kind`` of object that it belongs to, its name among the tasks, and its pod spec.
 
-    ``after`` names the tasks that must have succeeded before. ``labels`` and ``annotations`` are those of the pod or of its
+    ``after`` names the tasks that must have succeeded before. ``labels`` and ``annotations`` belong to the pod or its
     object; ``spotwright.dev/policy`` and ``spotwright.dev/spot`` say the policy. ``retries`` is the object's own number of
     retries after errors (a Job's ``backoffLimit``); ``None``: the policy decides alone.
     """
@@ -92,7 +92,7 @@ def pod_graph(name: str, tasks: Sequence[PodTask], pools: Mapping[str, Pool]) ->
 
     A condition on nodes that cannot be compared with the pools (a placeholder, an architecture that no pool states) counts as
     met and is one of the graph's notes. Raises :class:`InputError` that names the template for a spec or a policy that cannot
-    be read, for a name that is used twice or is no path segment, and for a template that waits for itself or for none of these.
+    be read, for a name that is used twice or is not a path segment, and for a template that waits for itself or an unknown one.
     """
     by_name: dict[str, PodTask] = {}
     for task in tasks:
@@ -107,7 +107,7 @@ def pod_graph(name: str, tasks: Sequence[PodTask], pools: Mapping[str, Pool]) ->
 def _read_template(known: TaskSpec | None, data: Mapping[str, Any], pools: Mapping[str, Pool]) -> TaskSpec:
     """A template from the data of a :class:`PodTask`; without a spec, what was known with retries that became known.
 
-    The spec itself is not kept: nobody starts a pod from it, and a run may have thousands of templates. Raises the errors of
+    The spec itself is not kept: no pod is started from it, and a run may have thousands of templates. Raises the errors of
     :func:`pod_graph`.
     """
     if known is not None and "spec" not in data:
@@ -120,7 +120,7 @@ def _read_template(known: TaskSpec | None, data: Mapping[str, Any], pools: Mappi
 
 def _check_name(task: PodTask, others: Mapping[str, PodTask]) -> None:
     if task.name in others:
-        raise InputError(f"{task} has the name of {others[task.name]}: each task of a run needs a name of its own")
+        raise InputError(f"{task} has the name of {others[task.name]}: each task of a run needs a unique name")
     if "/" in task.name or task.name in ("", ".", ".."):
         raise InputError(f"{task}: a task's name is neither empty nor . or .., and holds no slash")
 
@@ -129,7 +129,7 @@ def _in_order(tasks: Mapping[str, PodTask]) -> tuple[str, ...]:
     for task in tasks.values():
         for upstream in task.after:
             if upstream not in tasks:
-                raise InputError(f"{task} waits for {upstream!r}, which is none of {', '.join(tasks)}")
+                raise InputError(f"{task} waits for {upstream!r}, which is not one of {', '.join(tasks)}")
     try:
         return tuple(TopologicalSorter({name: task.after for name, task in tasks.items()}).static_order())
     except CycleError as error:

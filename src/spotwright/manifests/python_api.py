@@ -115,7 +115,7 @@ def _client(obj: Any) -> Any:
 
 
 def object_text(obj: Any) -> str:
-    """An object as YAML, as :func:`place` reads it. Raises :class:`InputError` for what is none."""
+    """An object as YAML, as :func:`place` reads it. Raises :class:`InputError` for another value."""
     return _text(_data(obj))
 
 
@@ -164,7 +164,7 @@ class TrainJobOption:
     ``policy`` is the path of a ``spotwright.yaml``, a mapping in its shape, or a loaded configuration; by default the file of
     the current folder. ``runtime`` is the argument of ``train(runtime=...)``, which the SDK does not pass to options: the name
     of a runtime, which is then read from the cluster, or its manifest as a dict or model. Pass this option last, after ``Name``
-    and ``RuntimePatch``. A TrainJob without a name of its own gets no place for checkpoints.
+    and ``RuntimePatch``. A TrainJob without a name gets no place for checkpoints.
 
     Calling it raises :class:`InputError` if the job cannot be placed or the runtime does not exist.
     """
@@ -251,7 +251,7 @@ def _runtime(given: Any, backend: Any) -> Mapping[str, Any]:
                 raise InputError(f"runtime {name} cannot be read: {error.status} {error.reason}") from error
             continue
         return {"apiVersion": kind.api_version, "kind": kind.name, **manifest}
-    raise InputError(f"there is no runtime {name}: pass the runtime of train(runtime=...)")
+    raise InputError(f"runtime {name} not found; pass the runtime of train(runtime=...)")
 
 
 def _runtimes() -> list[Kind]:

@@ -56,7 +56,7 @@ def annotations_at(data: Any) -> Path:
     """Where the annotations stand that are added to an object: in its metadata, for a Katib Experiment in that of its trialSpec.
 
     Katib copies the labels and annotations of an Experiment to its Suggestion, and from there to the Deployment and the pods of
-    the suggestion service, which must carry nothing of ours (katib v0.19.0, ``experiment/suggestion/suggestion.go`` and
+    the suggestion service, which must carry none of our fields (katib v0.19.0, ``experiment/suggestion/suggestion.go`` and
     ``suggestion/composer/composer.go`` of ``pkg/controller.v1beta1``).
     """
     record = kind_of(str(value_at(data, ("apiVersion",), "")), str(value_at(data, ("kind",))))
@@ -79,8 +79,8 @@ def is_placed(document: Document, at: Path = AT) -> bool:
 
 
 def read_record(document: Document, at: Path, annotation: Any, outside: Outside | None) -> dict[str, Any]:
-    """The record in an annotation. Raises :class:`ManifestError` if it is none, or is kept outside and not in ``outside``."""
-    no_record = "is not a record of spotwright, so nothing can be unplaced; remove the annotation"
+    """The record in an annotation. Raises :class:`ManifestError` if it is not one, or is kept outside and not in ``outside``."""
+    no_record = "is not a record of spotwright, so the object cannot be unplaced; remove the annotation"
     try:
         stored = json.loads(annotation)
         if "record" in stored:
@@ -126,7 +126,7 @@ def _from_outside(document: Document, at: Path, key: str, outside: Outside | Non
     """The record with a digest from ``outside``; it is checked against the digest."""
     record = None if outside is None else outside.get(key)
     if record is None or digest(record) != key:
-        text = f"its record ({key}) is in a file of its own: name the file that place wrote, with --record FILE"
+        text = f"its record ({key}) is in a separate file: name the file that place wrote, with --record FILE"
         raise document.problem(at, f"{text} (records= in Python)")
     return record
 
@@ -166,7 +166,7 @@ def placed_text(editor: Editor, at: Path = AT, limit: int | None = MAX_RECORD, o
 
     ``limit`` is the largest record in bytes, ``None`` for no limit; a larger one is put into ``outside``. Raises
     :class:`ManifestError` if the text would not have the expected values or ``unplace`` would not restore the same bytes, and if
-    the record is too large and there is no ``outside``.
+    the record is too large without ``outside``.
     """
     document, pairs = editor.document, splices(editor.document, editor.final_edits())
     record_edit = editor.edits[0]
@@ -288,7 +288,7 @@ def _check(
 
     How a value is written does not depend on the document (see the tests of
     :func:`~spotwright.placing.yaml_writer.block`), its position does: so the document is read with a number instead of
-    every value that has lines of its own, and with the placeholder instead of the record, which is ``longer_record`` characters
+    every value that has its own lines, and with the placeholder instead of the record, which is ``longer_record`` characters
     longer.
     """
     document, record_edit = editor.document, editor.edits[0]
@@ -389,7 +389,7 @@ def _wide(record: Mapping[str, Any]) -> list[Path]:
 
 
 def _emptied(value: Any, path: Path, removed: AbstractSet[Path]) -> Iterator[Path]:
-    """The highest paths below which nothing remains without the ``removed`` ones."""
+    """The highest paths that are empty without the ``removed`` ones."""
     if _is_emptied(value, path, removed):
         yield path
     elif isinstance(value, dict):
@@ -404,7 +404,7 @@ def _is_emptied(value: Any, path: Path, removed: AbstractSet[Path]) -> bool:
 
 
 def _rebased(record: dict[str, Any], at: Path) -> dict[str, Any]:
-    """The record with paths that begin at the object, which a tool may have put into a list or taken out of one."""
+    """The record with paths that begin at the object, which a tool may have put into a list or moved out of one."""
     made = record["made"][1]
     if "metadata" not in made:
         return record
@@ -437,7 +437,7 @@ def _removal(document: Document, kind: str, path: Path, old: str, digests: list[
 def _record_removals(document: Document, record: dict[str, Any], at: Path) -> tuple[list[Removal], set[Path]]:
     """How to remove the record and the annotations added with it, and the mapping around them if it was added for them.
 
-    If their document was added too, their paths are returned instead: the document goes if nothing else is left in it.
+    If their document was added too, their paths are returned instead: the document goes if it is otherwise empty.
     """
     annotations = document.get(at[:-1])
     beside = record["beside"]
@@ -450,7 +450,7 @@ def _record_removals(document: Document, record: dict[str, Any], at: Path) -> tu
     if kind == "add":
         top = at[:-1]
         while len(top) > len(made) and len(document.get(top[:-1])) == 1:
-            top = top[:-1]  # the metadata around the annotations were added too, and others have nothing in them
+            top = top[:-1]  # the metadata around the annotations were added too, and have no other content
         return [Removal(top, ())], set()
     return [Removal(made, (), replacement=None)], set()
 

@@ -2,5 +2,5 @@
 
 It has no answers by itself. Each tool is a command that prints JSON (:mod:`spotwright.mcp_server.bounds`), and logs are
 the page's. What it adds are bounds: files of the project alone, seconds, bytes and lines, text without control characters, and
-nothing that writes unless ``--write`` allows it.
+no writes unless ``--write`` allows them.
 """

@@ -90,7 +90,7 @@ def _listed(tool: Tool) -> ListedTool:
 
 def _allowed(tool: Tool | None, name: str, project: Project) -> Tool:
     if tool is None:
-        raise InputError(f"there is no tool {name!r}: there are {', '.join(each.name for each in TOOLS)}")
+        raise InputError(f"unknown tool {name!r}; the tools are {', '.join(each.name for each in TOOLS)}")
     if tool.writes and not project.writes:
         raise InputError(f"{tool.name} writes, and this server only reads: start spotwright mcp --write")
     return tool

@@ -31,7 +31,7 @@ _OK_OR_FINDINGS = frozenset({0, 1})
 
 
 class Tool(NamedTuple):
-    """A tool. ``properties`` and ``required`` are those of its JSON schema; ``writes``: only a server with ``--write`` has it."""
+    """A tool. ``properties`` and ``required`` are its JSON schema's; ``writes``: only a server with ``--write`` has it."""
 
     name: str
     does: str
@@ -244,7 +244,7 @@ TOOLS: Sequence[Tool] = (
     ),
     Tool(
         "place",
-        "Show as a diff what place would add to manifests, and its findings. Nothing is written.",
+        "Show as a diff what place would add to manifests, and its findings. It does not write.",
         {"files": _FILES},
         ("files",),
         _place,

@@ -19,8 +19,8 @@ class Cause(StrEnum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # the user's code
-    INTERRUPTED = "interrupted"  # the provider took the node
-    LOST = "lost"  # nothing is heard of it any more: its node or the engine went
+    INTERRUPTED = "interrupted"  # the provider reclaimed the node
+    LOST = "lost"  # silent: its node or the engine went
     DISRUPTED = "disrupted"  # Kubernetes or we moved it
     OUT_OF_MEMORY = "out of memory"
     TIMED_OUT = "timed out"
@@ -67,7 +67,7 @@ class ContainerEnd(NamedTuple):
 
     @property
     def is_untold(self) -> bool:
-        """Whether nothing reported how it ended, so that its exit code is made up.
+        """Whether its end was not reported, so that its exit code is made up.
 
         The kubelet writes 137 with the reason ``ContainerStatusUnknown`` for a container that its runtime does not know any more.
         containerd writes 255 with the reason ``Unknown`` for one that ran when containerd itself ended, and whose process is gone
@@ -90,7 +90,7 @@ class Signals(NamedTuple):
     progress: float | None = None  # the share of its work (0 to 1) that its code last reported; filled in from the end
     accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which the KFP backend takes for a success
     noticed: bool = False  # a notice for its node came before it ended
-    node_gone: bool = False  # its node was taken away or cannot be found
+    node_gone: bool = False  # its node was reclaimed or cannot be found
     heard: bool = True  # False: neither an exit record nor a status
     timed_out: bool = False  # its own time limit has passed
     oom_kills: int = 0  # out-of-memory kills in its cgroup, or on the machine where only that can be read
@@ -106,7 +106,7 @@ class Signals(NamedTuple):
     node_conditions: tuple[StatusCondition, ...] = ()  # of the node: Ready, PreemptionScheduled, VMEventScheduled
     node_taints: tuple[str, ...] = ()  # keys of taints seen on the node near the end
     node_events: tuple[StatusCondition, ...] = ()  # events about the node: PreemptScheduled, DeletingNode, ...
-    accepted_by_controller: bool = False  # it exited with 0 when it was told to stop, which a Job takes for a success
+    accepted_by_controller: bool = False  # it exited with 0 when it was asked to stop, which a Job counts as a success
     pod_deleted: bool = False  # the pod object was deleted while it ran
     node_restarted: str = ""  # what shows that its node restarted while it ran: "the boot ID of its node changed"
     spot: bool | None = None  # True: the node belongs to a spot pool; None: unknown
@@ -116,7 +116,7 @@ _ALL_DONE = 1.0 - 1e-9  # a sum of shares, such as ten times 0.1, may miss 1 by 
 
 
 def has_work_left(progress: float | None) -> bool:
-    """Whether code that last reported this share of its work (0 to 1) has work left; ``None``: it reported nothing."""
+    """Whether code that last reported this share of its work (0 to 1) has work left; ``None``: no report."""
     return progress is not None and progress < _ALL_DONE
 
 

@@ -124,10 +124,10 @@ FIELDS: Mapping[str, str] = {
         "a duration from the run's start (8h), or a time with its zone (2026-11-21T08:00:00+01:00); "
         "add 'best-effort' where it may be missed"
     ),
-    "expected_duration": "a duration: how long the task takes on a node that is never taken",
+    "expected_duration": "a duration: how long the task takes on a node that is never reclaimed",
     "grace_period": "a duration such as 20s",
     "timeout": "a duration such as 1h",
-    "checkpoint": "a folder, a URL or pvc://NAME, without placeholders: each task of each run has a folder of its own there",
+    "checkpoint": "a folder, a URL or pvc://NAME, without placeholders: each task of each run has its own folder there",
     "image_pull_secrets": "a list of secret names",
 }
 """Every policy field with the form of its value. The reference page and the error messages are made from this table."""
@@ -268,7 +268,7 @@ def parse_policy(mapping: Mapping[str, Any], source: str) -> Layer:
     """Read one policy in the shape of ``spotwright.yaml`` as a layer of this ``source``.
 
     Durations become seconds, ``spot`` a :class:`Spot`, ``deadline`` a :class:`Deadline`, lists become tuples.
-    Raises :class:`PolicyValueError` for the first wrong value or unknown field, and for what is no mapping.
+    Raises :class:`PolicyValueError` for the first wrong value or unknown field, and for anything but a mapping.
     """
     if not isinstance(mapping, Mapping):  # an annotation may hold any JSON
         raise PolicyValueError("policy", "a mapping", mapping)
@@ -369,7 +369,7 @@ def _text(value: Any) -> str:
 def _checkpoint(value: Any) -> str:
     place = _text(value)
     if "{" in place or "}" in place:
-        raise ValueError(f"{place!r} has a placeholder, which nothing fills in")
+        raise ValueError(f"{place!r} has a placeholder, which is never filled in")
     return place
 
 
@@ -416,7 +416,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def without_deadlines(layers: Sequence[Layer]) -> list[Layer]:
-    """The layers as they count on a cluster, where nothing keeps a deadline: as though nobody had set one.
+    """The layers as they count on a cluster, where deadlines have no effect: without any deadline.
 
     Placement, the webhook, the journal and the descheduler all read a policy through this, so that a deadline has no half effect:
     it implies no ``spot: prefer`` either.
@@ -430,7 +430,7 @@ def without_deadlines(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def lost_deadline(layers: Sequence[Layer]) -> str:
-    """What to tell the user whose layers set a deadline that :func:`without_deadlines` drops; empty if none does."""
+    """The message to a user whose layers set a deadline that :func:`without_deadlines` drops; empty if none does."""
     source = next((layer.source for layer in reversed(layers) if layer.values.get("deadline") is not None), "")
     return (
         f"deadline ({source}) has no effect on a cluster: only spotwright run on one machine keeps it; fall_back_after and "
@@ -445,17 +445,17 @@ def resolve_layers(
 ) -> tuple[Policy, list[str]]:
     """Resolve layers, with the ``spot`` that they imply, and :func:`check` the result: the policy, and its contradictions.
 
-    The arguments are those of :func:`~spotwright.model.policy.resolve`.
+    The arguments are as for :func:`~spotwright.model.policy.resolve`.
     """
     policy = imply_spot(resolve(layers, kfp, own))
     return policy, check(policy, layers)
 
 
 def check(policy: Policy, layers: Sequence[Layer] = ()) -> list[str]:
-    """Find contradictions in a merged policy: one sentence each, with the sources of the values; empty if there are none.
+    """Find contradictions in a merged policy: one sentence each, with the sources of the values, or empty.
 
     ``layers`` are the layers that the policy was resolved from, weakest first. A value of a weaker layer that a stronger layer
-    makes pointless (``fall_back_after`` for every task, ``spot: never`` for one) is no contradiction. Without ``layers`` only
+    makes pointless (``fall_back_after`` for every task, ``spot: never`` for one) is not a contradiction. Without ``layers`` only
     values of the same source are compared in this way.
     """
     problems = []

@@ -36,9 +36,9 @@ _DAY = 86400
 class Quote(NamedTuple):
     """The price of a node hour in a price sheet, and where it was found.
 
-    ``sheet`` is the file. ``region`` and ``zone`` are those of the offer; an empty zone means that the price holds in the whole
+    ``sheet`` is the file. ``region`` and ``zone`` belong to the offer; an empty zone means that the price holds in the whole
     region. ``since`` is the moment from which the price holds as the sheet says, ``dated`` the last change of the file. Both are
-    Unix seconds; ``since`` is ``None`` where the sheet does not say it. ``remark`` says which of several prices was taken.
+    Unix seconds; ``since`` is ``None`` where the sheet does not say it. ``remark`` says which of several prices was used.
     """
 
     price: Fraction
@@ -57,7 +57,7 @@ class Quote(NamedTuple):
     def origin(self, now: float) -> str:
         """Words for people: ``prices.csv of 2026-11-01 (21 days old), eastus``."""
         days = int(self.age(now) // _DAY)
-        old = "of today" if days == 0 else f"of {_date(self.dated)} ({days} day{'s' if days > 1 else ''} old)"
+        old = "from today" if days == 0 else f"from {_date(self.dated)} ({days} day{'s' if days > 1 else ''} old)"
         parts = [f"{self.sheet} {old}", self.zone or self.region]
         if self.since is not None:
             parts.append(f"in effect since {_date(self.since)}")
@@ -75,31 +75,31 @@ DEFAULT_CPU = 1000
 """Millicores of a simulated node that an attempt without resource requests takes: one CPU, as one Python process can use.
 
 kube-scheduler counts 100m CPU and 200Mi memory for such a container when it scores nodes (``DefaultMilliCPURequest``,
-``DefaultMemoryRequest`` in ``pkg/scheduler/util/pod_resources.go``), and nothing when it filters them. 100m would put 40 of them
+``DefaultMemoryRequest`` in ``pkg/scheduler/util/pod_resources.go``), and zero when it filters them. 100m would put 40 of them
 on a node of 4 CPUs.
 """
 
 EXPECTED_BOOT = 180.0
-"""Seconds from the request for a cloud's virtual machine until its node is ready: an assumption, for pools that say nothing."""
+"""Seconds from the request for a cloud's virtual machine until its node is ready: assumed for pools that do not state it."""
 
 
 class Capacity(StrEnum):
     """Capacity type of a pool: how the provider sells its nodes."""
 
-    SPOT = "spot"  # cheaper, can be taken away
+    SPOT = "spot"  # cheaper, can be reclaimed
     ON_DEMAND = "on-demand"
 
 
 GENERIC = "generic"
-"""The provider of whose nodes nothing is assumed beyond the configuration. :mod:`spotwright.clouds` knows the others."""
+"""The provider of nodes about which only the configuration is known. :mod:`spotwright.clouds` knows the others."""
 
 
 class PriceSource(StrEnum):
     """Source of the price of a pool's nodes, so that no computed figure looks like a bill."""
 
     CONFIGURED = "configured"  # real nodes, at the price that the configuration names
-    EXAMPLE = "example"  # the nodes are simulated, and the price is a round number of the built-in pools, no offer
-    SIMULATED = "simulated"  # the nodes are simulated, and there is no bill for them
+    EXAMPLE = "example"  # the nodes are simulated, and the price is a round number of the built-in pools, not an offer
+    SIMULATED = "simulated"  # the nodes are simulated, and not billed
 
 
 class Drain(StrEnum):
@@ -112,9 +112,9 @@ class Drain(StrEnum):
 class Simulate(NamedTuple):
     """Settings of the pool in the local and simulated worlds; a cluster ignores them. Durations are seconds of that world.
 
-    ``interrupt_every`` is the mean time between interruptions of a node, without a trace. With neither, nodes are never taken.
-    ``expected_duration`` is the assumed duration of a whole attempt that reports its progress: it turns ``interrupt_every`` into
-    a share of the attempt's work (see :mod:`spotwright.supply.node_fit`). Default: ``interrupt_every``.
+    ``interrupt_every`` is the mean time between interruptions of a node, without a trace. With neither, nodes are never
+    reclaimed. ``expected_duration`` is the assumed duration of a whole attempt that reports its progress: it turns
+    ``interrupt_every`` into a share of the attempt's work (see :mod:`spotwright.supply.node_fit`). Default: ``interrupt_every``.
     """
 
     boot: float = 2.0
@@ -131,15 +131,15 @@ class Pool:
 
     ``is_spot``: the provider may take the nodes away.
 
-    ``automatic``: the provider makes the node pools itself and names them, so that no label tells the nodes of this pool by a
-    name.
+    ``automatic``: the provider makes the node pools itself and names them, so that no label identifies the nodes of this pool by
+    a name.
 
     ``region`` is the provider's (``eastus``, ``us-east-1``), ``os`` is ``linux`` or ``windows``: a price sheet has a price for
     each. ``quote`` is the origin of a price that was read from a sheet, ``None`` for one that the configuration gives.
 
     ``node`` holds the resources of one node. It is ``None`` where neither the configuration of this pool nor that of another pool
     with the same machine type gives them: such a node runs one attempt at a time, whatever the attempt requests.
-    ``labels`` and ``taints`` are those of the configuration; :mod:`spotwright.clouds` adds those that the provider sets.
+    ``labels`` and ``taints`` come from the configuration; :mod:`spotwright.clouds` adds those that the provider sets.
     ``boot`` is the expected time until a new node is ready. Deadlines leave room for it until the run has seen a node of the pool
     boot. ``create_flags`` are more settings of the command that makes the pool, by the provider's names for them.
     """

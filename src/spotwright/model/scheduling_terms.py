@@ -1,7 +1,7 @@
 """Taints, tolerations, node selectors and node affinity, and the rules by which the Kubernetes scheduler matches them.
 
 They are pure values, so that the local world, the simulation and the patches of manifests decide with the same code whether a
-node admits a piece of work. A condition that nobody can decide before the work runs counts as met: one on the name of a node, one
+node admits a piece of work. A condition that cannot be decided before the work runs counts as met: one on the name of a node, one
 with a placeholder, and one on a label whose value is not known. Source: the Kubernetes documentation, "Taints and Tolerations"
 and "Assigning Pods to Nodes".
 """
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 HOSTNAME = "kubernetes.io/hostname"
-"""The label with the name of one node, which no pool tells."""
+"""The label with the name of one node, which no pool determines."""
 
 _SIGN = re.compile(r"[$<@{%\[_]")  # every placeholder has one, and few other values do
 _PLACEHOLDER = re.compile(r"[$<@]|\{\{|\{%|%\{|%[A-Za-z_]\w*%|\[\[|\A__\w*__\Z")
@@ -96,7 +96,7 @@ class Expression(NamedTuple):
 
     @property
     def is_undecided(self) -> bool:
-        """Whether only the run of the work tells what it asks for: a placeholder, or one node by its name."""
+        """Whether only the run of the work shows what it asks for: a placeholder, or one node by its name."""
         return self.key == HOSTNAME or any(map(is_placeholder, (self.key, *self.values)))
 
     def matches(self, labels: Mapping[str, str], unknown: Container[str] = ()) -> bool:
@@ -116,7 +116,7 @@ class Expression(NamedTuple):
 
     @property
     def bound(self) -> int | None:
-        """The number of ``Gt`` or ``Lt``; ``None`` if there is none, and then the condition never holds."""
+        """The number of ``Gt`` or ``Lt``; ``None`` if invalid, and then the condition never holds."""
         try:
             return int(self.values[0])
         except (ValueError, IndexError):
@@ -127,14 +127,14 @@ class Expression(NamedTuple):
         try:
             left = int(label)
         except ValueError:
-            return False  # Kubernetes: a label or bound that is no integer never matches Gt or Lt
+            return False  # Kubernetes: a label or bound that is not an integer never matches Gt or Lt
         return right is not None and (left > right if self.operator == "Gt" else left < right)
 
 
 def contradiction(expressions: Iterable[Expression]) -> tuple[Expression, Expression] | None:
-    """Return two conditions on one label that no node meets together; ``None`` if there are none.
+    """Return two conditions on one label that no node meets together, or ``None``.
 
-    A condition that cannot hold by itself (``In`` without values) contradicts nothing.
+    A condition that cannot hold by itself (``In`` without values) contradicts no other.
     """
     by_key: dict[str, list[Expression]] = {}
     for one in expressions:
@@ -169,7 +169,7 @@ class Term(NamedTuple):
     """Conditions that must all hold. As in Kubernetes, a term without conditions matches no node."""
 
     expressions: tuple[Expression, ...] = ()
-    fields: tuple[Expression, ...] = ()  # matchFields: the name of the node, which no pool tells
+    fields: tuple[Expression, ...] = ()  # matchFields: the name of the node, which no pool determines
 
     def matches(self, labels: Mapping[str, str], unknown: Container[str] = ()) -> bool:
         """True if a node with these labels satisfies every condition, or may do so by labels that are ``unknown``."""
@@ -216,9 +216,9 @@ class Constraints:
                 yield one
 
     def refusal(self, labels: Mapping[str, str], taints: tuple[Taint, ...], unknown: Container[str] = ()) -> str:
-        """The first reason, in the scheduler's order, not to use a node with these labels and taints; empty if there is none.
+        """The first reason, in the scheduler's order, not to use a node with these labels and taints, or empty.
 
-        ``unknown``: labels of the node whose value nobody knows. ``PreferNoSchedule`` taints are never a reason.
+        ``unknown``: labels of the node with an unknown value. ``PreferNoSchedule`` taints are never a reason.
         """
         for one in self.pairs:
             if not one.matches(labels, unknown):

@@ -69,7 +69,7 @@ def nearest_path(name: str, paths: Iterable[str]) -> str:
 
 
 def refusal(pattern: str) -> str:
-    """Return the reason for which a text is no pattern of task paths; empty if it is one."""
+    """Return why a text is not a pattern of task paths; empty if it is one."""
     if not pattern or not pattern.isprintable() or len(pattern) > 500:
         return "expected a task's path or a pattern such as '**/train*'"
     if "" in pattern.split("/"):

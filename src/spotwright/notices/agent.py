@@ -1,7 +1,7 @@
 """The node agent: it reads the notices of its node, and serves them to the node's pods until SIGTERM.
 
-One thread reads the source that the provider names, another serves what is published: the notice of this node, and nothing
-else about the machine. For the watcher each notice becomes one Event on the Node, and one more if it is withdrawn. Azure may
+One thread reads the source that the provider names, another serves what is published: the notice of this node, and no other
+fact about the machine. For the watcher each notice becomes one Event on the Node, and one more if it is withdrawn. Azure may
 take the node before its time only after all work that the agent knows of has gone.
 """
 
@@ -63,7 +63,7 @@ class NoticeBoard:
         self._last_request: float | None = None
 
     def update(self, notice: Notice | None) -> None:
-        """Publish another notice, or ``None``: there is none any more. Safe in any thread."""
+        """Publish another notice, or ``None``: it is withdrawn. Safe in any thread."""
         with self._lock:
             self._notice, self._changes = notice, self._changes + 1
         self._on_change()
@@ -150,7 +150,7 @@ _RETRY = 2.0  # seconds between two tries
 
 
 class Approval:
-    """Approves the present notice once nothing runs. ``approve`` asks the provider; ``log`` gets lines for people."""
+    """Approves the present notice once no work runs. ``approve`` asks the provider; ``log`` gets lines for people."""
 
     def __init__(
         self, board: NoticeBoard, approve: Callable[[], bool], log: Callable[[str], None], leases: Path | None = None
@@ -182,7 +182,7 @@ class Approval:
             self._log(f"not approved: {error}")
             return
         self._done = True
-        text = "approved: nothing runs here any more"
+        text = "approved: no work runs here any more"
         self._log(text if approved else "not approved: the event has begun, or names other machines too")
 
 
@@ -318,14 +318,14 @@ class NodeEvents:
         self._last: Notice | None = None
 
     def tell(self, notice: Notice | None) -> None:
-        """Post a notice in a thread of its own; ``None``: that the one before was withdrawn."""
+        """Post a notice (or, with ``None``, its withdrawal) from a background thread."""
         before, self._last = self._last, notice
         make, told = (withdrawal_of, before) if notice is None else (event_of, notice)
         if told is not None:
             threading.Thread(target=self._post, args=(told, make), name="spotwright-event", daemon=True).start()
 
     def _post(self, notice: Notice, make: _MakeEvent) -> None:
-        from http.client import HTTPException  # here and below: few agents tell Kubernetes
+        from http.client import HTTPException  # here and below: few agents post to Kubernetes
 
         event = make(notice, self._node, self._boot, time.time())
         name = str(event["metadata"]["name"])

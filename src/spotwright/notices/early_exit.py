@@ -1,7 +1,7 @@
 """Ends a process with 143 whose code returns in the middle of its work after a notice, and leaves word of it in its pod.
 
-A Job, Argo and Kubeflow Pipelines know exit codes alone: they count 0 as done, and nobody does the rest. The word is one line in
-the container's termination message, a file of at most 4096 bytes that the kubelet keeps in the pod's status (Kubernetes
+A Job, Argo and Kubeflow Pipelines know exit codes alone: they count 0 as done, and the rest stays undone. The report is one line
+in the container's termination message, a file of at most 4096 bytes that the kubelet keeps in the pod's status (Kubernetes
 documentation, "Determine the Reason for Pod Failure"). Code without this library may write the line itself.
 """
 
@@ -30,7 +30,7 @@ _LONGEST_MESSAGE = 4096
 
 
 def progress_in(message: str) -> float | None:
-    """The share of the work, from 0 to 1, that a termination message tells; ``None``: it tells none."""
+    """The share of the work, from 0 to 1, in a termination message; ``None`` without one."""
     found = _LINE.search(message[:_LONGEST_MESSAGE])
     return min(1.0, float(found[1])) if found else None
 
@@ -48,10 +48,10 @@ def leave_early(share: float, environ: Mapping[str, str], message_file: str = ME
     if notice is None or notice.kind == "rebalance":  # after a recommendation the node may stay
         return
     _leave_word(share, message_file)
-    with suppress(OSError, ValueError):  # a closed stream has nothing left to write
+    with suppress(OSError, ValueError):  # a closed stream needs no more output
         sys.stderr.write(
-            f"spotwright: {share:.0%} of the work is done and the node is taken, so this process ends with {EXIT} and the next "
-            "attempt goes on; work that ends early by a rule of its own reports 1 as its progress\n"
+            f"spotwright: {share:.0%} of the work is done and the node goes, so this process ends with {EXIT} and the next "
+            "attempt goes on; work that ends early by its own rule reports 1 as its progress\n"
         )
     if "logging" in sys.modules:
         sys.modules["logging"].shutdown()

@@ -5,9 +5,9 @@ cannot be asked, or no URL is set, ``SPOTWRIGHT_NOTICE_FILE`` is read. Pods whos
 Pipelines) have only the address of their node, in ``SPOTWRIGHT_HOST``: the agent is asked at its default port there.
 
 Where several processes of one launcher stand for several nodes, ``{rank}`` in ``SPOTWRIGHT_NOTICE_FILE`` is the rank of the
-process that reads it, so that each hears of its own node.
+process that reads it, so that each gets its own node's notice.
 
-In pods with ``SPOTWRIGHT_GRACE_FOLDER`` the file and the agent count together: the file tells of the pod's end, which the agent
+In pods with ``SPOTWRIGHT_GRACE_FOLDER`` the file and the agent count together: the file announces the pod's end, which the agent
 of its node does not know.
 """
 
@@ -24,7 +24,7 @@ RANK = "{rank}"
 """In ``SPOTWRIGHT_NOTICE_FILE``: the rank of the process that reads it."""
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-"""The variables in which launchers tell a process its rank: torchrun, Open MPI, MPICH and Slurm, in this order. Source:
+"""The variables in which launchers give a process its rank: torchrun, Open MPI, MPICH and Slurm, in this order. Source:
 torchrun's documentation, "Environment Variables"; ``mpirun(1)``; ``srun(1)``."""
 
 _LONGEST_RANK = 9  # digits

@@ -65,7 +65,7 @@ class HttpClient:
     ) -> Answer:
         """Send one request and return its answer. All of it takes at most ``timeout`` seconds, from connecting to the last byte.
 
-        The system looks up the name of a host, with a time limit of its own: addresses are better. Raises :class:`SourceError`
+        The system looks up the name of a host, with its own time limit: addresses are better. Raises :class:`SourceError`
         where the server cannot be reached, does not answer in time, or does not speak HTTP.
         """
         deadline = time.monotonic() + timeout
@@ -82,13 +82,13 @@ class HttpClient:
         except TimeoutError as error:
             raise SourceError(f"{self.source}: no answer from {self.url} within {timeout:.3g}s") from error
         except OSError as error:
-            raise SourceError(f"{self.source}: nothing answers at {self.url} ({error.strerror or error})") from error
+            raise SourceError(f"{self.source}: no answer at {self.url} ({error.strerror or error})") from error
         except _NoHttpError as error:
             raise SourceError(f"{self.source}: {self.url} {error}") from error
 
 
 class _NoHttpError(Exception):
-    """The bytes are no answer of HTTP. The message continues a sentence that begins with the address."""
+    """The bytes are not an HTTP answer. The message continues a sentence that begins with the address."""
 
 
 def _set_timeout(connection: socket.socket, deadline: float) -> None:
@@ -176,7 +176,7 @@ def _parse_headers(lines: str) -> dict[str, str]:
     from email.parser import Parser
 
     message = Parser().parsestr(lines, headersonly=True)
-    if message.defects or message.get_payload():  # the first line that is no header, and all after it
+    if message.defects or message.get_payload():  # the first line after the headers, and all that follows
         raise _NoHttpError("does not speak HTTP")
     return {name.lower(): value.strip() for name, value in message.items()}
 

@@ -1,8 +1,8 @@
-"""An HTTP server in one thread: long polls wait without a thread of their own, and a slow client does not hold up the others.
+"""An HTTP server in one thread: long polls wait without a thread each, and a slow client does not hold up the others.
 
 Every attempt on a node keeps a request open until there is a notice. ``http.server`` blocks in one client, or takes a thread for
 each, and lets a client that sends a byte a minute keep its thread for ever. So a selector serves all connections here: a request
-has a maximum size and time, a response a maximum time, and the number of connections is limited. Where all places are taken, a
+has a maximum size and time, a response a maximum time, and the number of connections is limited. If all places are in use, a
 newcomer gets one of the address that holds most, so that one pod does not silence the server for the others. Headers, dates and
 status phrases come from the standard library.
 
@@ -84,7 +84,7 @@ class HttpServer:
     """Listening sockets and their connections. Every method but :meth:`wake` belongs to the thread that runs the server.
 
     It holds at most ``max_connections``, and ``max_per_peer`` of one address. It closes further ones of an address without a
-    response, and where all places are taken the oldest one of the address that holds most. Their clients try again.
+    response, and if all places are in use the oldest one of the address that holds most. Their clients try again.
     """
 
     def __init__(self, *, max_connections: int = 256, max_per_peer: int = 64) -> None:
@@ -241,7 +241,7 @@ class HttpServer:
 
 
 def needed_bytes(received: bytearray) -> int:
-    """How long the request is whose beginning was received; 0 while its head is not complete, or does not tell.
+    """How long the request is whose beginning was received; 0 while its head is not complete, or does not say.
 
     Of a body that comes byte by byte its head is so read once, and not with each byte.
     """
@@ -262,7 +262,7 @@ def parse_request(received: bytearray) -> Request | Response | None:
     first, _, lines = bytes(received[:end]).decode("latin-1").partition("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
-        return _bad_request("this is no HTTP request")
+        return _bad_request("not an HTTP request")
     headers = {
         name.strip().lower(): value.strip() for name, value in Parser().parsestr(lines, headersonly=True).items()
     }
@@ -277,7 +277,7 @@ def parse_request(received: bytearray) -> Request | Response | None:
         target = urlsplit(words[1])
         query = dict(parse_qsl(target.query, max_num_fields=20))
     except ValueError:
-        return _bad_request("the address is no URL")
+        return _bad_request("the address is not a URL")
     return Request(words[0], unquote(target.path), query, headers, body[: int(length)])
 
 

@@ -134,7 +134,7 @@ _FIRST_TIMEOUT = 130.0  # "up to two minutes" for the request that switches the 
 _LONGEST_NAME = 200
 
 _LEAVES = frozenset({"Preempt", "Redeploy", "Terminate"})
-"""Events that take the machine and all that ran on it. After a Reboot the machine is back; a Freeze harms nothing."""
+"""Events that take the machine and all that ran on it. After a Reboot the machine is back; a Freeze does no harm."""
 
 
 class _Event(NamedTuple):
@@ -250,7 +250,7 @@ def _events(answer: Answer) -> list[Any]:
         given = None
     events = given.get("Events") if isinstance(given, dict) else None
     if not isinstance(events, list):
-        raise SourceError(f"azure: the answer is no list of scheduled events (status {answer.status})")
+        raise SourceError(f"azure: the answer is not a list of scheduled events (status {answer.status})")
     return events
 
 
@@ -290,7 +290,7 @@ def resource_of(provider_id: str) -> str:
     machine, group = names.get("virtualmachines"), names.get("virtualmachinescalesets")
     if not provider_id.strip().startswith("azure://") or not machine or not _is_name(f"{group or ''}{machine}"):
         raise SourceError(
-            f"azure: {provider_id[:300]!r} is no provider ID of an Azure machine (azure:///subscriptions/...)"
+            f"azure: {provider_id[:300]!r} is not a provider ID of an Azure machine (azure:///subscriptions/...)"
         )
     return f"{group}_{machine}" if group else machine
 
@@ -363,7 +363,7 @@ class GcpSource:
     def _maintenance_event(self) -> str:
         value, _ = self._get("maintenance-event", _TIMEOUT)
         if value not in MAINTENANCE_EVENTS:
-            raise SourceError(f"{self.name}: 'maintenance-event' is none of {', '.join(sorted(MAINTENANCE_EVENTS))}")
+            raise SourceError(f"{self.name}: 'maintenance-event' is not one of {', '.join(sorted(MAINTENANCE_EVENTS))}")
         return value
 
     def _get(self, key: str, timeout: float) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """A notice, or its withdrawal, as an Event of the Kubernetes API about its node: a node agent posts it, a watcher reads it.
 
 The Event's name is made from the node and the source's id of the notice, so a second post of the same notice is refused by the
-API server as a duplicate: however often an agent starts, each notice is there once. The moment at which the node goes is told as
+API server as a duplicate: however often an agent starts, each notice is there once. The moment at which the node goes is given as
 seconds from the Event on, whose time is the API server's, because the clock of the node may be wrong by minutes.
 """
 
@@ -22,14 +22,14 @@ NAMESPACE = "default"
 """The namespace of Events about nodes, which have none themselves; the kubelet's are there too."""
 
 REASON = "SpotInterruptionNotice"
-"""The reason of these Events, also of notices that are no interruption: their kind is an annotation."""
+"""The reason of these Events, also of other notices than interruptions: their kind is an annotation."""
 
 _WITHDRAWN = "withdrawn"  # in the place of a kind: readers that do not know it see no notice in such an Event
 _PREFIX = "spotwright.dev/notice-"
 
 
 class ToldNotice(NamedTuple):
-    """A notice that a node agent told. ``id`` is the source's; ``at`` is the API server's time of the Event."""
+    """A notice that a node agent posted. ``id`` is the source's; ``at`` is the API server's time of the Event."""
 
     id: str
     at: float
@@ -37,7 +37,7 @@ class ToldNotice(NamedTuple):
 
 
 def event_of(notice: Notice, node: str, boot: str, now: float) -> dict[str, Any]:
-    """The Event for a notice. ``boot`` names this start of the machine, for sources whose notices have no id of their own."""
+    """The Event for a notice. ``boot`` names this start of the machine, for sources whose notices have no id."""
     ident = _ident(notice, boot)
     left = notice.ends_at - now
     when = f", in {max(0.0, left):.0f} s" if math.isfinite(left) else ""
@@ -87,7 +87,7 @@ def _event(node: str, unique: str, values: Mapping[str, str], message: str, now:
 
 
 def notice_in(event: Mapping[str, Any]) -> ToldNotice | None:
-    """The notice that an Event tells; None for other Events, and for those that cannot be read."""
+    """The notice in an Event; None for other or unreadable Events."""
     values = _values(event)
     if event.get("reason") != REASON or values.get("kind") not in KINDS or not values.get("id"):
         return None

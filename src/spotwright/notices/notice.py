@@ -66,7 +66,7 @@ class Source(Protocol):
         """Name of the source, one word."""
 
     def wait(self, timeout: float) -> Notice | None:
-        """Return the present notice; ``None``: there is none, or it was withdrawn.
+        """Return the present notice; ``None``: none, or withdrawn.
 
         Blocks until the answer differs from that of the call before, at most ``timeout`` seconds. The first call, and a timeout
         of 0, ask once and return. Raises :class:`SourceError` where the source cannot be asked.

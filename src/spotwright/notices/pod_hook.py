@@ -1,4 +1,4 @@
-"""The folder of a pod in which processes that save tell its preStop hook that they have to be waited for.
+"""The folder of a pod in which saving processes ask its preStop hook to wait for them.
 
 Kubernetes runs the hook when it has decided to end a pod, and sends SIGTERM when the hook returns. So the hook can give code the
 grace period before SIGTERM, which KFP otherwise leaves unused: it ends the code within a second of SIGTERM. The hook
@@ -31,7 +31,7 @@ _registered: dict[str, set[PodHook]] = {}
 
 
 class PodHook:
-    """One checkpoint's side of the hook. Nothing here raises: without the folder, a pod ends as it would without us."""
+    """One checkpoint's side of the hook. It never raises: without the folder, a pod ends as it would without us."""
 
     def __init__(self, folder: str) -> None:
         self._notice = Path(folder, NOTICE)

@@ -3,7 +3,7 @@
 The file appears when the node is about to go, and is removed if the node stays after all. Spotwright writes JSON: ``goes_at``
 (Unix seconds) and ``why``; ``kind`` and ``certain`` are optional. Any other content, or none, still means that the node goes,
 at an unknown time: then the shortest notice of all providers is assumed. In a pod ``SPOTWRIGHT_NOTICE_URL`` names the agent,
-which knows the node's end; the file is how the pod hears of its own.
+which knows the node's end; the file announces the pod's own end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_SIZE = 1 << 16  # bytes of a notice that are read
 
 
 class FileSource(PollingSource):
-    """Reads a file five times a second, which costs one system call while there is none."""
+    """Reads a file five times a second, which costs one system call while it is missing."""
 
     name = "file"
     interval = 0.2
@@ -104,7 +104,7 @@ class NodeAgentSource:
         host, slash, path = url.removeprefix("http://").partition("/")
         self._http = HttpClient(self.name, f"http://{host}")
         if not url.startswith("http://") or not slash or "?" in path or not path.isprintable() or " " in path:
-            raise SourceError(f"{self.name}: {url!r} is no address of an agent: expected http://HOST:PORT/notice")
+            raise SourceError(f"{self.name}: {url!r} is not an agent's address; use http://HOST:PORT/notice")
         self._path = f"/{path}"
         self._state = ""
         self._last: Notice | None = None
@@ -207,7 +207,7 @@ class EitherSource:
 
     def _current(self) -> Notice | None:
         ours, theirs = None, self._watch.current
-        with contextlib.suppress(SourceError):  # a file that cannot be read says nothing; the agent may
+        with contextlib.suppress(SourceError):  # an unreadable file counts as empty; the agent may know
             ours = self._file.wait(0)
         if ours is None or theirs is None or not theirs.certain:
             return ours or theirs

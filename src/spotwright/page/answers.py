@@ -65,7 +65,7 @@ def answer(runs: KeptRuns, question: _Question) -> tuple[int, Any]:
     except Exception:  # noqa: BLE001  # one fault must not end all other answers
         _LOG.exception("the question %s cannot be answered", question)
         return 500, {"error": "fault", "message": "the page has a fault here; its terminal has the details"}
-    return 404, {"error": "not-found", "message": "there is no such address"}
+    return 404, {"error": "not-found", "message": "address not found"}
 
 
 def _of_a_run(runs: KeptRuns, name: str, question: _Question) -> Any:
@@ -189,7 +189,7 @@ def rehearsals_document(source: RunsSource, name: str = "") -> dict[str, Any]:
     found = [_rehearsal(path) for path in folders[:_MOST_REHEARSALS]]
     wanted = next((path for path in folders if path.name == name), None)
     if name and wanted is None:
-        raise UnknownRun(f"there is no rehearsal {name[:100]!r}")
+        raise UnknownRun(f"no rehearsal {name[:100]!r}")
     report = None if wanted is None else _report(wanted)
     if wanted is not None and report is None:
         raise UnknownRun(
@@ -209,7 +209,7 @@ def _rehearsal(folder: Path) -> dict[str, Any]:
     except (OSError, SpotwrightError) as error:
         line["problem"] = str(error)
     except (KeyError, TypeError):
-        line["problem"] = f"{StateFolder(folder).rehearsal_report}: it is no report of a rehearsal"
+        line["problem"] = f"{StateFolder(folder).rehearsal_report}: not a rehearsal report"
     return line
 
 
@@ -225,7 +225,7 @@ def _report(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError) as error:
         raise StateError(f"{path}: cannot be read ({error})") from error
     if not isinstance(report, dict) or not isinstance(report.get("steps"), list):
-        raise StateError(f"{path}: it is no report of a rehearsal")
+        raise StateError(f"{path}: not a rehearsal report")
     return report
 
 
@@ -261,7 +261,7 @@ def _history(run: KeptRun, question: _Question) -> dict[str, Any]:
     kinds = [kind for kind in str(question.get("kind", "")).split(",") if kind]
     known = sorted({each.kind for each in EVENT_TYPES})
     if unknown := sorted(set(kinds) - set(known)):
-        raise InputError(f"there is no kind of event {unknown[0][:40]!r}: the kinds are {', '.join(known)}")
+        raise InputError(f"unknown kind of event {unknown[0][:40]!r}: the kinds are {', '.join(known)}")
     limit = min(_number(question, "limit") or 200, _MOST_ROWS)
     rows = history(run.reader, _number(question, "after") or 0, limit, task=str(question.get("task", "")), kinds=kinds)
     return {**rows, "kinds": known, "seq": run.seq, "t0": run.reader.state.started_at}
@@ -332,7 +332,7 @@ def _find_in_log(run: KeptRun, question: _Question) -> dict[str, Any]:
 
 
 def _raw_log(run: KeptRun, question: _Question) -> bytes:
-    """The next bytes of a log from an offset on; nothing at its end."""
+    """The next bytes of a log from an offset on; empty at its end."""
     logs, task, attempt = _asked_log(run, question)
     offset = _number(question, "offset") or 0
     pieces = run.downloads.pop((task, attempt, offset), None)
@@ -377,7 +377,7 @@ def _up_to(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
 
 
 def _artifact(run: KeptRun, question: _Question) -> bytes:
-    """The media type of an artifact's content in a line of its own, and the content."""
+    """The media type of an artifact's content in a separate line, and the content."""
     task, name = _task_of(run, question), str(question.get("name", ""))
     named = (each["name"] for each in task_artifacts(run.reader, task) if visible(each["name"]) == name)
     raw = artifact_raw(run.reader, task, next(named, name))

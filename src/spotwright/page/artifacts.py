@@ -2,7 +2,7 @@
 
 A file is read only where it lies inside the state folder of the run, links followed, and only its beginning; where a run is read
 from a cluster no file is. An address of another machine is never opened. Who wrote the file is not trusted: HTML and images are
-handed on as bytes, for a frame and an element that run nothing of them.
+handed on as bytes, for a frame and an element that do not run them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def task_artifacts(reader: RunReader, task: str) -> list[dict[str, Any]]:
     - ``markdown``, ``text``: ``text``, ``bytes``, ``cut`` (it is the beginning);
     - ``table``: ``header``, ``rows`` (texts), ``bytes``, ``cut`` (there are more rows or columns);
     - ``file``: ``bytes``; or ``files`` (pairs of a name and its bytes, null for a folder) and ``cut``;
-    - ``none``: nothing of its content.
+    - ``none``: no content.
 
     Raises :class:`UnknownRun` for a task that the run does not have.
     """
@@ -215,9 +215,9 @@ def _path(reader: RunReader, uri: str) -> Path:
     except FileNotFoundError:
         raise _NotShown("it is not there any more") from None
     except (OSError, ValueError, RuntimeError) as error:  # a circle of links is a RuntimeError before Python 3.13
-        raise _NotShown(f"it cannot be read ({getattr(error, 'strerror', None) or 'its path is none'})") from error
+        raise _NotShown(f"it cannot be read ({getattr(error, 'strerror', None) or 'invalid path'})") from error
     if not path.is_relative_to(root):
-        raise _NotShown("it lies outside the state folder, and the page opens nothing there")
+        raise _NotShown("it lies outside the state folder, which the page does not open")
     return path
 
 
@@ -225,13 +225,13 @@ def _opened(reader: RunReader, uri: str) -> _File:
     path = _path(reader, uri)
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise _NotShown("it is no file")
+            raise _NotShown("it is not a file")
         file = _File(_descriptor(path))
     except OSError as error:
         raise _NotShown(f"it cannot be read ({error.strerror})") from error
     if not file.is_regular:
         file.close()
-        raise _NotShown("it is no file")
+        raise _NotShown("it is not a file")
     return file
 
 
@@ -316,7 +316,7 @@ def _media(kind: str, head: bytes) -> str | None:
 
 
 def _text(data: bytes, *, is_cut: bool) -> str | None:
-    """The text of a file; ``None`` if it is none."""
+    """The text of a file; ``None`` if it is not text."""
     if b"\x00" in data:
         return None
     for missing in range(4 if is_cut else 1):  # the last character may be cut

@@ -46,7 +46,7 @@ __all__ = ["attempt_panel", "history", "nodes"]
 
 
 _BESIDE = 60.0
-"""Seconds before and after the end of an attempt in which other ends on its node are told beside it."""
+"""Seconds before and after the end of an attempt in which other ends on its node are shown beside it."""
 
 _MOST_EVENTS = 400  # of one attempt: the first and the last ones
 _MOST_NAMED = 20  # attempts of one node
@@ -66,7 +66,7 @@ class _Seen:
     events: list[tuple[int, Event]] = field(default_factory=list)
     decided: AttemptDecided | None = None
     halted_at: float | None = None
-    agent: bool = False  # a notice came with the id that its source gave it, so the agent of the node told it
+    agent: bool = False  # a notice came with the id that its source gave it, so the agent of the node posted it
 
 
 def attempt_panel(reader: RunReader, path: str, number: int, costs: Account | None = None) -> dict[str, Any]:
@@ -86,10 +86,10 @@ def attempt_panel(reader: RunReader, path: str, number: int, costs: Account | No
     - ``events``: ``seq``, ``at``, ``kind``, ``decision``, ``text``, ``json``; ``events_left_out``: so many in the middle;
     - ``measures``: ``first_progress``, ``progress``, ``reported_at``, ``exit_code``, ``signal``, ``last_line``, ``seconds``,
       ``cpu_seconds``, ``max_rss`` (bytes), ``outputs_missing``;
-    - ``waiting``: null, or ``why``, ``since``, ``until`` (when it is taken back, or leaves its pools; null: not for waiting),
+    - ``waiting``: null, or ``why``, ``since``, ``until`` (when it is recalled, or leaves its pools; null: not for waiting),
       ``pools`` it may have a node of, ``next_pools`` for which the next wait is, ``stays`` (why it is not sent elsewhere, or
       empty), ``command``;
-    - ``log``: whether it has one; ``commands``: ``logs`` and ``explain``, null where there is nothing to print.
+    - ``log``: whether it has one; ``commands``: ``logs`` and ``explain``, null if there is nothing to print.
     """
     state, name = reader.state, reader.folder.name
     task, attempt = _find(state, name, path, number)
@@ -223,7 +223,7 @@ _TOLD_BY: Mapping[str, str] = {
     "cancelled": "run",
     "moved": "run",
 }
-"""Who tells each signal of an end."""
+"""Who reports each signal of an end."""
 
 
 def _evidence(state: RunState, attempt: AttemptState, seen: _Seen) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 A column is a list with one value for each row: 20,000 attempts travel in a twentieth of the bytes of as many objects. Values that
 repeat (a status, a pool, a node) are the index of a word in the table of that column; -1 stands for no word. Moments are seconds
 since the run began, rounded to milliseconds; ``None``: has not happened. Row numbers and words never change their meaning while a
-:class:`RunColumns` lives, and no value changes by the mere passing of time, so whoever has the columns keeps them right by
+:class:`RunColumns` lives, and no value changes by the mere passing of time, so a holder of the columns keeps them right by
 applying each :class:`Changes`.
 """
 
@@ -63,7 +63,7 @@ TASK_COLUMNS = (
     "kind",  # word: task, loop or pipeline
     "cached",  # 1: it used an earlier result
     "parent",  # row of the loop or pipeline around it, or -1
-    "retired",  # 1: the pipeline of now does not have it
+    "retired",  # 1: the present pipeline does not have it
 )
 """The values of a task's row, in this order."""
 
@@ -143,7 +143,7 @@ class RunColumns:
         self._retired_rows = {task.path: row for row, task in enumerate(retired)}
         self._failed: dict[int, str] = {}  # the first failed task of each scope that has one, by the scope's identity
         self._handlers: dict[int, list[str]] = {}  # the names of exit handlers, by the identity of their DAG
-        self._first = len(retired)  # the row of the first task of the run's pipeline of now
+        self._first = len(retired)  # the row of the first task of the run's present pipeline
         self._rows: dict[str, int] = {}
         for task in retired:
             self._set_task(len(self._attempt_rows), task)
@@ -242,7 +242,7 @@ class RunColumns:
         return True
 
     def _tasks_in(self, scope: ScopeState) -> list[str]:
-        """The tasks of a scope; those of a workload have names of their own."""
+        """The tasks of a scope; a workload's have their own names."""
         if self._state.meta.orchestrator:
             return [task.path for task in self._state.tasks.values() if task.scope is scope]
         return [scope.place.child(name) for name in scope.place.dag.tasks]
@@ -315,7 +315,7 @@ class RunColumns:
         )
 
     def _seconds(self, task: TaskState) -> float | None:
-        """The sum over its attempts that had a node; ``None`` if there were none."""
+        """The sum over its attempts that had a node; ``None`` without one."""
         seconds = [each for each in map(self._on_node, task.attempts) if each is not None]
         return round(sum(seconds), 3) if seconds else None
 
@@ -357,7 +357,7 @@ class RunColumns:
         )
 
     def _set_node(self, node: NodeState) -> None:
-        """Write the row of a node; a new machine under a name that is known has a row of its own."""
+        """Write the row of a node; a new machine under a name that is known has its own row."""
         rows = self._node_rows.setdefault(node.name, [])
         row = next((row for row, each in rows if each is node), None)
         if row is None:
@@ -433,7 +433,7 @@ class _Table:
         return dict(zip(self.names, columns, strict=True))
 
     def delta(self, seq: int) -> dict[str, Any] | None:
-        """The words and rows that are new or changed since the last call; ``None`` if there are none."""
+        """The words and rows that are new or changed since the last call; ``None`` without any."""
         if not self._changed:
             return None
         words = {name: list(islice(of, self._told[name], None)) for name, of in self.words.items()}
@@ -464,10 +464,11 @@ _NONE = Marks()
 def over_lanes(state: RunState, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
     """What a timeline draws over all lanes. Moments are seconds since the run began.
 
-    - ``bands``: ``kind`` (``undriven``: nobody drove the run; ``left_out``: new attempts passed a pool over), ``from``, ``until``
-      (null: it goes on, and nobody knows for how long), ``pool`` (null for all);
+    - ``bands``: ``kind`` (``undriven``: no engine drove the run; ``left_out``: new attempts passed a pool over), ``from``,
+    ``until``
+      (null: it goes on for an unknown time), ``pool`` (null for all);
     - ``marks``: ``now`` (null while no engine drives the run), ``deadline``, ``last_moment``, ``planned`` (a pair), each null
-      where there is none.
+      if unset.
     """
 
     def since(at: float | None) -> float | None:

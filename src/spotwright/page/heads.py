@@ -1,7 +1,7 @@
 """What the page says about a run as a whole: its head, its line in a list of runs; and about the pools of many runs.
 
 Each function takes a run that :class:`~spotwright.records.reader.RunReader` has folded, and returns values for JSON. Sentences
-and figures are those of ``show``, ``logs``, ``explain`` and the journal. Moments are Unix seconds, ``null`` until they happen;
+and figures match ``show``, ``logs``, ``explain`` and the journal. Moments are Unix seconds, ``null`` until they happen;
 durations are seconds. What needs the account of the run takes it as an argument and is ``null`` without it, since the account
 of a large run takes longer than everything else.
 """
@@ -62,7 +62,7 @@ def line(reader: RunReader, costs: Account | None = None) -> dict[str, Any]:
 
     - ``driven`` (an engine drives it now), ``namespace`` (empty on this machine), ``progress`` (0 to 1: the share of its tasks
       that are done),
-    - ``deadline`` (null without) and ``late`` (true, false, or null while nobody can say),
+    - ``deadline`` (null without) and ``late`` (true, false, or null while unknown),
     - ``wasted`` (a range of amounts) and ``saved`` (a range of money, null without a comparison).
 
     Without ``costs`` these two, ``cost``, ``prices`` and ``has_prices`` are null.
@@ -105,14 +105,14 @@ def head(reader: RunReader, costs: Account | None = None) -> dict[str, Any]:
     - ``left_out``: pools that new attempts pass over: ``pool``, ``until``, ``times``;
     - ``budgets``: tasks that have spent some, nearest to its end first: ``task``, and for ``interruptions``, ``errors`` and
       ``moves`` each ``spent`` and ``max``;
-    - ``deadline``: null, or ``at``, ``last_moment`` (null where none can be told), ``left`` (seconds, below 0 once it has
-      passed), ``late``, ``words`` (``late``, ``in time``, or empty while it goes on), ``expected_end`` (null where none can be
-      told), ``task`` (the one with the first last moment) and ``reckons`` (what is reckoned with, in words);
+    - ``deadline``: null, or ``at``, ``last_moment`` (null if unknown), ``left`` (seconds, below 0 once it has
+      passed), ``late``, ``words`` (``late``, ``in time``, or empty while it goes on), ``expected_end`` (null if
+      unknown), ``task`` (the one with the first last moment) and ``reckons`` (what is reckoned with, in words);
     - ``notes``, ``arguments`` (references instead of secrets), ``outputs`` as in ``show --json``;
     - ``artifacts``: ``task``, ``name``, ``type``, ``uri``; ``artifacts_of``: how many there are in all;
     - ``environments``: builds of Python environments as in ``show --json``, each with ``tasks`` of ``of``;
     - ``links``: ``kfp`` (the page of the run on Kubeflow Pipelines, or null);
-    - ``commands``: ``show``, ``logs``, ``report``, ``resume``, ``cancel``: command lines, null where there is nothing to do;
+    - ``commands``: ``show``, ``logs``, ``report``, ``resume``, ``cancel``: command lines, null if there is nothing to do;
     - ``plan``: whether ``spotwright run --plan`` has put a plan beside the run.
     """
     state, name = reader.state, reader.folder.name
@@ -196,7 +196,7 @@ def budget_json(task: TaskState, spent: BudgetUse) -> dict[str, Any]:
 
 
 def deadline_of(state: RunState, now: float | None) -> dict[str, Any] | None:
-    """The deadline of a run as :func:`head` tells it."""
+    """The deadline of a run as in :func:`head`."""
     found = run_deadline(state, now)
     if found is None:
         return None
@@ -252,7 +252,7 @@ def _reckoned(state: RunState, now: float) -> Iterator[tuple[TaskState, Outlook]
 def _artifacts(state: RunState) -> Iterator[dict[str, Any]]:
     for task in state.tasks.values():
         if task.plan.spec.dag is not None:
-            continue  # the outputs of a pipeline are those of a task inside
+            continue  # a pipeline's outputs come from a task inside
         for name, value in readable(task.artifacts).items():
             for each in value if isinstance(value, list) else [value]:
                 if isinstance(each, Mapping):
@@ -425,7 +425,7 @@ def taken_back(state: RunState) -> list[AttemptRecalled]:
 
 
 def _reason(attempt: AttemptState) -> str:
-    """The word for why an attempt waits: that of Kubernetes or of an autoscaler; nothing is said on one machine."""
+    """Kubernetes' or an autoscaler's reason for which an attempt waits; on one machine a fixed text."""
     return attempt.waits.partition(":")[0] or "no node yet"
 
 

@@ -1,10 +1,10 @@
-"""Says who asks: on one machine, whoever has the token that the command printed.
+"""Identifies a caller: on one machine, by the token that the command printed.
 
 The token (256 bits, new at each start) is in the printed address. The first request with it gets a cookie and is sent on to the
 address without it, so that it stays in no history, bookmark or picture. The cookie has the port in its name, because browsers
 share cookies between the ports of a host.
 
-The browser that the command opens is told another token, which is right once: other users of the machine can read the command
+The browser that the command opens gets another token, which is right once: other users of the machine can read the command
 line of a browser.
 
 A page inside a cluster, for people behind a login, will need another :class:`Identity`; the server asks this class alone.
@@ -27,7 +27,7 @@ _ADDRESSES = 1000  # at most so many addresses are remembered; only loopback has
 
 
 def new_token() -> str:
-    """A token that nobody can guess."""
+    """An unguessable token."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
@@ -40,7 +40,7 @@ class Identity(Protocol):
     """Who may ask."""
 
     def is_known(self, cookies: Mapping[str, str]) -> bool:
-        """Whether these cookies are of somebody who may read."""
+        """Whether these cookies belong to an allowed reader."""
 
     def enter(self, token: str, address: str) -> bool:
         """Whether a token in an address of the page is right. ``address``: of the peer, to count wrong ones."""
@@ -49,7 +49,7 @@ class Identity(Protocol):
         """Seconds to wait before this peer is answered: one, after too many wrong tokens."""
 
     def cookie(self) -> tuple[str, str]:
-        """The name and value of the cookie of whoever came with the right token."""
+        """The name and value of the cookie for a caller with the right token."""
 
 
 class LocalToken:

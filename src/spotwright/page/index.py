@@ -1,11 +1,11 @@
 """The lines of all runs, kept in one SQLite file for each state folder, in the user's cache folder.
 
-To tell a run in one line its journal is folded: 10,000 runs take minutes. A line is right as long as the stamp of its run is, so
-each is made once: the newest and those that somebody looks at first, the others by :meth:`RunIndex.step`, one at a time. A file
+To show a run in one line its journal is folded: 10,000 runs take minutes. A line is right as long as the stamp of its run is, so
+each is made once: the newest and the viewed ones first, the others by :meth:`RunIndex.step`, one at a time. A file
 that is lost, damaged or of another format is made again; where none can be written, the lines are kept in memory. Any number of
 pages may share a file.
 
-Nothing here is a fact of its own: every line is what :func:`spotwright.page.heads.line` tells.
+It adds no facts: every line comes from :func:`spotwright.page.heads.line`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AT_ONCE = 0.6  # seconds in which an answer reads lines that are not there yet;
 _FIRST = 50  # runs, the newest, that are read before a filter or an order is answered
 _MOST = 500  # lines in one answer
 _MOST_PROBLEMS = 20
-_PAUSE = 1.0  # seconds at least between two readings of a run that goes on, while somebody looks at it
+_PAUSE = 1.0  # seconds at least between two readings of a run that goes on, while it is viewed
 _PAUSE_UNSEEN = 10.0
 _SHARE = 10.0  # a run that goes on is read again after so many times the time that it took
 _LOOKED = 15.0  # seconds after the last look at the list in which runs that go on are read again
@@ -72,7 +72,7 @@ T = TypeVar("T")
 def index_path(state: Path) -> Path:
     """The file for a state folder: ``spotwright/page/DIGEST.db`` in ``$XDG_CACHE_HOME``, or in ``~/.cache``.
 
-    Raises :class:`RuntimeError` where nobody knows the home folder.
+    Raises :class:`RuntimeError` if the home folder is unknown.
     """
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     cache = given if given.is_absolute() else Path.home() / ".cache"  # a relative one does not count, says XDG
@@ -133,7 +133,7 @@ class RunIndex:
         """
         asked = _asked(question)
         if asked.cause and asked.cause not in _GROUPS and not self._source.tells_causes:
-            raise InputError(f"cause={asked.cause}: the list of a cluster tells none: ask for interruption or error")
+            raise InputError(f"cause={asked.cause}: the list of a cluster has no causes: ask for interruption or error")
         self._looked_at = time.monotonic()
         self._sync()
         if asked.is_all:
@@ -202,11 +202,11 @@ class RunIndex:
     # -- lines
 
     def step(self) -> bool:
-        """Read one run whose line is missing or old. ``False``: there is nothing to do now."""
+        """Read one run whose line is missing or old. ``False``: nothing to do now."""
         now = time.monotonic()
         goes_on = now - self._looked_at < _LOOKED
         if goes_on:
-            with suppress(SpotwrightError):  # who asks next is told
+            with suppress(SpotwrightError):  # the next request reports it
                 self._sync()
         for name in self._missing:
             if name in self._lineless or (goes_on and self._is_due(name, now, _PAUSE_UNSEEN)):
@@ -321,7 +321,7 @@ class RunIndex:
 
 
 class _Damaged(Exception):
-    """A line of the file is no line."""
+    """An invalid line of the file."""
 
 
 def _loaded(row: tuple[str]) -> dict[str, Any]:

@@ -29,15 +29,15 @@ __all__ = ["KeptRun", "KeptRuns"]
 
 _KEPT_EVENTS = 800_000  # of all runs that are kept: some 350 MB
 _FOLLOWED = 5.0
-"""Seconds since somebody asked in which a window follows a run. Windows of several large runs would take turns to fold them from
-their starts, so those that are followed may be half as many more."""
+"""Seconds since the last request in which a window follows a run. Windows of several large runs would take turns to fold them
+from their starts, so those that are followed may be half as many more."""
 _LARGE_RUN = 10_000  # events that take a tenth of a second
-_LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
+_LOOK_EVERY = 0.22  # seconds between looks at a run: its changes are sent at most four times a second
 _HEAD_EVERY = (
     1.0  # seconds between heads of a run that goes on, and of a large one as many times as long as it takes to make
 )
 _HEAD_SHARE = 10.0
-_LARGE = 2000  # attempts: above it the head does not wait for the account unless somebody asks for costs
+_LARGE = 2000  # attempts: above it the head does not wait for the account unless costs are requested
 _LARGE_EVERY = 60.0  # seconds between accounts of a large run that goes on
 _KEPT_LOOKS = 500  # two minutes of changes: a window that was away for longer loads again
 
@@ -57,8 +57,8 @@ class KeptRun:
     """A run with all that was made of it."""
 
     reader: RunReader
-    kfp_url: str = ""  # where runs with an id in KFP have a page, if it was told
-    plan: Path | None = None  # the plan for runs without one of their own
+    kfp_url: str = ""  # where runs with an id in KFP have a page, if given
+    plan: Path | None = None  # the plan for runs without their own
     stamp: object = None
     looked_at: float = 0.0
     asked_at: float = 0.0
@@ -68,7 +68,7 @@ class KeptRun:
     logs: RunLogs | None = None
     downloads: dict[tuple[str, int | None, int], Iterator[bytes]] = field(default_factory=dict)
     head: dict[str, Any] = field(default_factory=dict)
-    head_number: int = 0  # counts the heads, so that a follower is told each once
+    head_number: int = 0  # counts the heads, so that a follower gets each once
     head_at: float = 0.0  # when it was made, and how long that took
     head_took: float = 0.0
     rows: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -87,7 +87,7 @@ class KeptRun:
 
     @property
     def columns(self) -> RunColumns:
-        """Its columns, made when somebody asks for them."""
+        """Its columns, made on request."""
         if self._columns is None:
             self._columns = RunColumns(self.reader.state, self.reader.now)
         return self._columns
@@ -130,7 +130,7 @@ class KeptRun:
 
     @property
     def account_at_hand(self) -> Account | None:
-        """Its account, for what need not wait for that of a large run: ``None`` until somebody has asked for it."""
+        """Its account, for what need not wait for that of a large run: ``None`` until it is requested."""
         is_there = self.costs is not None and self.costs.made_at == self.made_at
         return None if self._is_large and not is_there else self.account
 
@@ -199,7 +199,7 @@ class KeptRuns:
 
     @property
     def index(self) -> RunIndex:
-        """The lines of all runs, opened when somebody asks for them."""
+        """The lines of all runs, opened on request."""
         if self._index is None:
             self._index = RunIndex(self.source, _index_file(self.settings), self._line)
         return self._index
@@ -219,7 +219,7 @@ class KeptRuns:
         """A run in one line.
 
         One that goes on is kept, so that it is not folded from its start again and again, and a large one where there is room:
-        whoever sees it in the list may open it.
+        readers of the list may open it.
         """
         told = self.source.line(name)
         if told is not None:
@@ -272,7 +272,7 @@ class KeptRuns:
             self._runs.popitem(last=False)
 
     def _look(self, name: str, run: KeptRun) -> None:
-        """Fold what is new. The stamp tells without opening the journal whether anything is."""
+        """Fold what is new. The stamp shows without opening the journal whether anything is."""
         now = time.monotonic()
         if now - run.looked_at < _LOOK_EVERY:
             return

@@ -29,7 +29,7 @@ MOST_LINES = 2000
 """Most lines of one page."""
 
 LONGEST_LINE = 8192
-"""Most bytes of a line that are shown; of a longer one its length is told."""
+"""Most bytes of a line that are shown; a longer one shows its length."""
 
 MOST_HITS = 1000
 """Most lines that one search finds."""
@@ -38,7 +38,7 @@ _BLOCK = 65_536  # bytes
 _PIECE = 1 << 20  # bytes that are read at once
 _ORDINARY = 200  # bytes of a line, more or less
 _MOST_BYTES = 4 << 20  # of the lines of one page
-_SEARCH = 1.0  # seconds after which a search tells where it goes on
+_SEARCH = 1.0  # seconds after which a search returns where it goes on
 
 Read = Callable[[int, int], bytes]
 """Reads a log: from which byte on, and at most how many."""
@@ -71,7 +71,7 @@ class LogLines:
         self._ends = array("Q", [0])  # line ends before each block of the log
         self._size = 0  # bytes that were looked at ...
         self._ended = 0  # ... and the line ends in them
-        self._is_complete = True  # they end with a line end, or are none
+        self._is_complete = True  # they end with a line end, or are empty
 
     def count(self) -> int:
         """How many lines there are now; the last one may not be complete."""
@@ -256,7 +256,7 @@ def shown_parts(data: bytes) -> list[tuple[str, str]]:
 
 
 class _Run(NamedTuple):
-    """A text in one style, and what erases before it: ``K`` with 0 (to the end), 1 (to the begin) or 2 (all), or nothing."""
+    """A text in one style, and what erases before it: ``K`` with 0 (to the end), 1 (to the begin) or 2 (all), or empty."""
 
     text: str
     style: str
@@ -305,7 +305,7 @@ _ENDS = {21: ("underline",), 22: ("bold", "dim"), 23: ("italic",), 24: ("underli
 
 
 class _Style:
-    """The style after some SGR sequences. Values that it does not know, such as those that hide text, change nothing."""
+    """The style after some SGR sequences. Values that it does not know, such as those that hide text, have no effect."""
 
     def __init__(self) -> None:
         self._flags: dict[str, None] = {}
@@ -520,7 +520,7 @@ class RunLogs:
         return self._of(self._logs(task, attempt), attempt).raw()
 
     def _logs(self, task: str, attempt: int | None) -> list[AttemptLog]:
-        """The logs, listed anew at most once a second: those of cached results are in other runs, which have to be read."""
+        """The logs, listed anew at most once a second: logs of cached results are in other runs, which have to be read."""
         made_at = self._reader.source.made_at()
         if made_at != self._made_at:  # another run has the name now
             self._made_at = made_at

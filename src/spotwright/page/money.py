@@ -1,6 +1,6 @@
 """What a run has cost, in JSON: its account with bars and a curve over time, its plan beside it, and the totals of many runs.
 
-All figures are those of ``report``; nothing is counted anew. Amounts are ``{"seconds", "money"}`` of node time as everywhere.
+All figures are ``report``'s own. Amounts are ``{"seconds", "money"}`` of node time as everywhere.
 Where something needs one number, it is money, or node-hours where a pool of the run has no price: ``unit`` says which.
 """
 

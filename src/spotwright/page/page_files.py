@@ -51,7 +51,7 @@ class Document:
 
 
 class PageFiles:
-    """All files of the page, read once; those of others are there after :func:`~spotwright.page.vendor.ensure_vendor`."""
+    """All files of the page, read once; files of other projects exist after :func:`~spotwright.page.vendor.ensure_vendor`."""
 
     def __init__(self, folder: Path = ASSETS) -> None:
         self._folder = folder
@@ -64,7 +64,7 @@ class PageFiles:
         self.digest = digest.hexdigest()[:16]
 
     def file(self, name: str) -> PageFile | None:
-        """A file by its name below the folder; ``None`` if there is none."""
+        """A file by its name below the folder, or ``None``."""
         return self._read(name) if name in self._files else None
 
     @cache  # noqa: B019  # one object for one process

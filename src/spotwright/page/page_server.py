@@ -55,7 +55,7 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
 """What is asked of a run, with the parameters of each; the question of the worker has the same name, ``head`` for the first."""
 
 
-_LIMITS = Limits(arrival=30.0, idle=30.0, memory=2**30, body=0, large=2**30)  # no TLS, and answers of its own workers
+_LIMITS = Limits(arrival=30.0, idle=30.0, memory=2**30, body=0, large=2**30)  # no TLS, and its own workers' answers
 _LOG = logging.getLogger(__name__)
 
 
@@ -140,11 +140,11 @@ class PageServer:
         try:
             return await self._allowed(request, handler)
         except web.HTTPNotFound:
-            return _error(404, "not-found", "there is no such address")
+            return _error(404, "not-found", "address not found")
         except web.HTTPException as error:
             return _error(error.status, "request", f"the request cannot be answered ({error.reason})")
         except (ConnectionError, asyncio.CancelledError):
-            raise  # nobody waits any more
+            raise  # the client is gone
         except Exception:  # noqa: BLE001  # it must not end the answer without its headers
             _LOG.exception("a request of the page failed")
             return _error(500, "fault", "the page has a fault here; its terminal has the details")
@@ -185,7 +185,7 @@ class PageServer:
     async def _document(self, request: web.Request) -> web.StreamResponse:
         page = request.match_info["page"]
         if page not in _PAGES and not _RUN_PAGE.fullmatch(page):
-            return _error(404, "not-found", "there is no such address")
+            return _error(404, "not-found", "address not found")
         document = self._files.document(request.rel_url.raw_path.removeprefix(self._base).count("/") - 1)
         headers = {**security_headers(policy(document.import_map)), "Cache-Control": "no-store"}
         return _compressed(request, "text/html; charset=utf-8", document.html, document.compressed, headers)
@@ -193,7 +193,7 @@ class PageServer:
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         found = self._files.file(request.match_info["name"])
         if found is None or request.match_info["digest"] != self._files.digest:
-            return _error(404, "not-found", "there is no such file: load the page again")
+            return _error(404, "not-found", "file not found: load the page again")
         headers = {"Cache-Control": "private, max-age=31536000, immutable"}
         return _compressed(request, found.content_type, found.content, found.compressed, headers)
 
@@ -300,7 +300,7 @@ class PageServer:
 
 
 async def _with_headers(_request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Give every answer its headers, also one that aiohttp gives before anybody is asked, such as to a header ``Expect``."""
+    """Give every answer its headers, also one that aiohttp gives before a handler runs, such as to a header ``Expect``."""
     for name, value in security_headers().items():
         response.headers.setdefault(name, value)
 

@@ -27,13 +27,13 @@ _LISTED = 1.0  # seconds for which a list is kept, at least
 _SHARE = 20.0  # and so many times the time that it took
 _LISTED_CLUSTER = 2.0
 _LONGEST = 255  # bytes of a file's name
-_TRIES = 4  # of a lost connection, 1.4 seconds: whoever looks at the page asks again by itself
+_TRIES = 4  # of a lost connection, 1.4 seconds: the page asks again by itself
 
 
 class RunName(NamedTuple):
-    """A run in a list. ``made_at``: nanoseconds. ``stamp``: changes when the run does; empty where nobody can say cheaply.
+    """A run in a list. ``made_at``: nanoseconds. ``stamp``: changes when the run does; empty if that is costly to know.
 
-    ``changed_at``: Unix seconds; nothing has happened in it since.
+    ``changed_at``: Unix seconds, the time of its last change.
     """
 
     name: str
@@ -56,13 +56,13 @@ class RunsSource(Protocol):
     """``state`` or ``cluster``."""
 
     def check(self) -> None:
-        """Raise :class:`SpotwrightError` where nothing can be read there."""
+        """Raise :class:`SpotwrightError` if it is unreadable."""
 
     def names(self) -> Sequence[RunName]:
         """All runs, newest first."""
 
     tells_causes: bool
-    """Whether its lines can tell the causes of attempts."""
+    """Whether its lines have the causes of attempts."""
 
     def line(self, name: str) -> dict[str, Any] | None:
         """The line of a run, where the source has it at hand; ``None``: open the run. Raises :class:`UnknownRun`."""
@@ -74,7 +74,7 @@ class RunsSource(Protocol):
         """A reader of the run of exactly this name. Raises :class:`SpotwrightError`."""
 
     def stamp(self, name: str) -> object:
-        """Changes when the run has new events; ``None`` where only a look can tell."""
+        """Changes when the run has new events; ``None`` if only a look can show it."""
 
     def rehearsals(self) -> Sequence[Path]:
         """The state folders of rehearsals, newest first."""
@@ -90,7 +90,7 @@ class RunsSource(Protocol):
 
 
 class LocalRuns:
-    """The runs of a state folder. ``is_alive`` tells whether the holder of a lease lives."""
+    """The runs of a state folder. ``is_alive`` says whether the holder of a lease lives."""
 
     kind = "state"
     tells_causes = True
@@ -98,7 +98,7 @@ class LocalRuns:
     def __init__(self, path: Path, is_alive: Liveness) -> None:
         self._folder = StateFolder.existing(path)
         self._is_alive = is_alive
-        self.problems: Sequence[Problem] = ()  # lines tell them
+        self.problems: Sequence[Problem] = ()  # lines have them
         self._names: Sequence[RunName] = ()
         self._list_again_at = 0.0
 
@@ -148,7 +148,7 @@ class LocalRuns:
         return self._folder.run(name)
 
     def _unknown(self, name: str) -> UnknownRun:
-        return UnknownRun(f"there is no run {name[:100]!r} in {self._folder.path}")
+        return UnknownRun(f"no run {name[:100]!r} in {self._folder.path}")
 
     def rehearsals(self) -> Sequence[Path]:
         """See :meth:`RunsSource.rehearsals`."""
@@ -159,11 +159,11 @@ class LocalRuns:
         return [path for _, path in sorted(found, reverse=True)]
 
     def left_out(self) -> Sequence[Mapping[str, Any]]:
-        """See :meth:`RunsSource.left_out`; each run tells its own."""
+        """See :meth:`RunsSource.left_out`; each run has its own."""
         return ()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
 
 class ClusterRuns:
@@ -214,9 +214,9 @@ class ClusterRuns:
         return self._names
 
     def line(self, name: str) -> dict[str, Any]:
-        """See :meth:`RunsSource.line`: what the recorder tells of a run; the causes, what was wasted and saved it does not."""
+        """See :meth:`RunsSource.line`: the recorder's status of a run, without causes, waste and savings."""
         if name not in self._lines:
-            raise UnknownRun(f"there is no run {name!r} that you may read")
+            raise UnknownRun(f"no run {name!r} that you may read")
         line = self._lines[name]
         tasks = line["tasks"]
         done = sum(tasks.get(status.value, 0) for status in TaskStatus if status.is_good)
@@ -234,7 +234,7 @@ class ClusterRuns:
         """See :meth:`RunsSource.open`. Only a whole name counts, as in a state folder."""
         reader = self._runs.open(name, self._namespace)
         if reader.folder.name != name:
-            raise UnknownRun(f"there is no run {name!r} that you may read")
+            raise UnknownRun(f"no run {name!r} that you may read")
         return reader
 
     def stamp(self, _name: str) -> object:
@@ -260,7 +260,7 @@ def _is_file_name(name: str) -> bool:
         return False
     try:
         return len(name.encode()) <= _LONGEST
-    except UnicodeEncodeError:  # bytes that are no text
+    except UnicodeEncodeError:  # bytes that are not text
         return False
 
 

@@ -4,7 +4,7 @@ A page on loopback is reachable by every site that the same browser shows. What 
 
 - the ``Host`` must be a loopback name or one that ``--host-name`` gave (a foreign name that points to 127.0.0.1);
 - a foreign ``Origin``, or ``Sec-Fetch-Site: cross-site``, is refused (a foreign page that sends requests);
-- only GET and HEAD are answered (nothing here changes anything, and stays so);
+- only GET and HEAD are answered (the page is read-only);
 - who asks must be known: see :mod:`spotwright.page.identity`.
 
 Every answer carries a policy that lets the browser run the files of this server alone, with Trusted Types, so text of a run
@@ -23,7 +23,7 @@ __all__ = ["FRAME_POLICY", "Refusal", "is_loopback", "policy", "refusal_of", "se
 
 _METHODS = ("GET", "HEAD")
 _NO_CODE = re.compile("%(?![0-9A-Fa-f]{2})")
-_LONGEST = 4096  # bytes of a path with its query; longer ones are no address of the page
+_LONGEST = 4096  # bytes of a path with its query; longer ones are not addresses of the page
 
 
 class Headers(Protocol):
@@ -58,9 +58,9 @@ def is_loopback(host: str) -> bool:
 def refusal_of(
     method: str, target: str, headers: Headers, host_names: Collection[str], *, is_page: bool
 ) -> Refusal | None:
-    """Why a request is refused before anybody asks who sent it; ``None``: it may go on.
+    """Why a request is refused before its sender is checked; ``None``: it may go on.
 
-    ``target``: as it was sent. ``host_names``: names besides those of loopback. ``is_page``: the address is that of a page, to
+    ``target``: as it was sent. ``host_names``: names besides those of loopback. ``is_page``: the address of a page, to
     which a link elsewhere may lead.
     """
     if method not in _METHODS:
@@ -69,7 +69,7 @@ def refusal_of(
         return Refusal(414, "address", f"the address has {len(target):,} characters, and {_LONGEST:,} are read")
     path = _path(target)
     if not path.startswith("/") or not path.isprintable() or not {".", ".."}.isdisjoint(re.split(r"[/\\]", path)):
-        return Refusal(400, "address", "this is no address of the page: it begins with /, and has no dots as names")
+        return Refusal(400, "address", "not an address of the page: it begins with /, and has no dots as names")
     hosts = headers.getall("Host", [])
     if len(hosts) != 1:
         return Refusal(400, "host", f"the request has {len(hosts)} Host headers: send one")
@@ -98,10 +98,10 @@ def _path(target: str) -> str:
 
 
 def _host_name(host: str) -> str | None:
-    """The name in a ``Host`` header, in lower case; ``None`` for text that is none."""
+    """The name in a ``Host`` header, in lower case; ``None`` for other text."""
     try:
         parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises ValueError for a port that is none
+        _ = parts.port  # raises ValueError for an invalid port
     except ValueError:
         return None
     if not parts.hostname or parts.username is not None or parts.path or parts.query or parts.fragment:
@@ -137,13 +137,13 @@ FRAME_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'"
 )
-"""The policy of a file that a task made, such as an HTML report: no script, no request, an origin of its own."""
+"""The policy of a file that a task made, such as an HTML report: no script, no request, a separate origin."""
 
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
 def security_headers(content_policy: str = _NOTHING) -> dict[str, str]:
-    """The headers of every answer; by default with a policy that allows nothing."""
+    """The headers of every answer; by default with a policy that denies everything."""
     return {
         "Content-Security-Policy": content_policy,
         "X-Content-Type-Options": "nosniff",

@@ -1,7 +1,7 @@
 """Server-sent events: what changes in a run while a window shows it.
 
 All windows that follow a run share one look at it four times a second, in a worker. What a window gets has the number of the
-run's last event, so it knows what it has seen already. A window whose place nobody knows any more loads again (``reset``).
+run's last event, so it knows what it has seen already. A window whose place is forgotten loads again (``reset``).
 
 Server-sent events are https://html.spec.whatwg.org/multipage/server-sent-events.html: the browser connects again by itself, and
 names the last ``id`` that it got.
@@ -20,8 +20,8 @@ from spotwright.page.workers import Answer, Workers
 __all__ = ["Followers", "event"]
 
 _EVERY = 0.25  # seconds between looks at a followed run
-_IDLE_EVERY = 1.0  # at one that nobody drives
-_FULL = 40  # looks that a slow window has not taken yet; then it loads again
+_IDLE_EVERY = 1.0  # at one without an engine
+_FULL = 40  # looks that a slow window has not received yet; then it loads again
 
 
 def event(name: str, document: Any, identity: str = "") -> bytes:
@@ -67,7 +67,7 @@ class Followers:
                     task.cancel()
 
     async def _look(self, run: str, made_at: str, after: int) -> None:
-        """Look until nobody follows the run any more, or nobody can; then its windows are let go, and connect again."""
+        """Look until the run has no followers, or cannot be read; then its windows are let go, and connect again."""
         try:
             await self._look_on(run, made_at, after)
         finally:
@@ -77,7 +77,7 @@ class Followers:
                     _put(queue, b"", ends=True)
 
     async def _look_on(self, run: str, made_at: str, after: int) -> None:
-        number = 0  # of the head that was told last
+        number = 0  # of the head that was sent last
         while True:
             answer = await self._workers.ask("changes", run, made_at=made_at, after=after, head=number)
             document = _document(answer)

@@ -43,7 +43,7 @@ def _encoded(document: Any) -> tuple[bytes, bool]:
 
 
 def _visible(value: Any, level: int = 0) -> Any:
-    """A document whose texts show what they hide: whoever names a task or writes a log chooses them.
+    """A document whose texts show what they hide, because task names and logs are untrusted.
 
     Numbers that JSON does not have, which a task may report, are texts, and what lies too deep to be shown is ``...``.
     """

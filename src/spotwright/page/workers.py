@@ -1,9 +1,9 @@
-"""The processes that read runs, asked by the web process, which itself computes nothing.
+"""The processes that read runs, asked by the web process, which does not compute.
 
 Folding 120,000 events takes more than half a second. In the process that answers requests it would stop every other answer. A run
 belongs to one worker by the digest of its name, so that its state is kept once.
 
-A question is JSON, an answer bytes that are sent on as they are, both through the pipes of the process. Nothing else is shared.
+A question is JSON, an answer bytes that are sent on as they are, both through the pipes of the process. They share nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWER = struct.Struct(">IHBI")
 
 _LONGEST = 120.0  # seconds that an answer may take; a worker that takes longer hangs, and is ended
 _ENDING = 2.0  # seconds until a worker is killed that does not end by itself
-_WAITING = 200  # questions to one worker that wait; more are refused: somebody asks faster than can be read
+_WAITING = 200  # questions to one worker that wait; more are refused: a client asks faster than can be read
 
 
 class Answer(NamedTuple):
@@ -99,7 +99,7 @@ class _Worker:
         except TimeoutError:
             with suppress(ProcessLookupError):
                 process.kill()
-            return _failure(503, "worker", f"there was no answer for {_LONGEST:.0f} seconds: load the page again")
+            return _failure(503, "worker", f"no answer for {_LONGEST:.0f} seconds: load the page again")
         finally:
             waiting.pop(number, None)
 

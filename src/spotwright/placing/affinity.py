@@ -65,7 +65,7 @@ def attraction(policy: Policy, used: Sequence[Pool], pools: Mapping[str, Pool]) 
 
 
 def rung_conditions(used: Sequence[Pool], pools: Mapping[str, Pool]) -> Sequence[Expression]:
-    """The labels that select the pools of a rung; those of its capacity where no label tells the pools apart."""
+    """The labels that select the pools of a rung; the pools of its capacity if no label distinguishes them."""
     for is_named in (True, False):
         try:
             return _attraction(tuple(used), tuple(pools.values()), is_named=is_named).required
@@ -108,7 +108,7 @@ def off_idle_gpus(
 ) -> list[Expression]:
     """The conditions that keep work without GPUs off GPU pools where neither a taint nor another condition does.
 
-    A pool that no label distinguishes from those in use is left out: nothing can keep the work off it.
+    A pool that no label distinguishes from those in use is left out: no condition can keep the work off it.
     """
     if not ladder.idle:
         return []
@@ -148,7 +148,7 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
     if not names_capacity and any(pool.automatic or providers.of(pool).adds_pools for pool in selected):
         without = list(_negative(selected, others))
         if all(any(_excludes(one, pool) for one in without) for pool in others):
-            return without  # the provider may make pools of its own at any time, with names that nobody knows
+            return without  # the provider may add pools at any time, with unknown names
     if positive:
         return positive
     negative = list(_negative(selected, others))
@@ -208,7 +208,7 @@ def conditions_from_attempt(
 
 
 def _names_expression(used: Sequence[Pool], every: Sequence[Pool]) -> list[Expression]:
-    """The conditions that select exactly these pools; none if there are no others.
+    """The conditions that select exactly these pools; empty without others.
 
     Pools that the provider makes by itself have no name that selects them, so the labels of the others exclude those.
 
@@ -250,7 +250,7 @@ def _by_name(key: str) -> tuple[int, str]:
 
 
 def _by_capacity(key: str) -> tuple[int, str]:
-    """The usual label of each provider's spot nodes first, then the other labels that tell how a node is sold, then the rest."""
+    """The usual label of each provider's spot nodes first, then other labels for how a node is sold, then the rest."""
     rank, name = _by_name(key)
     return rank + (key not in providers.SPOT_LABELS), name
 
@@ -260,7 +260,7 @@ def _positive(
 ) -> list[Expression]:
     """The first label, in this order, that every selected pool has with values that no other pool has; else none.
 
-    Labels that the machine of another pool tells count as well.
+    Labels that follow from the machine of another pool count as well.
     """
     if not selected:
         return []

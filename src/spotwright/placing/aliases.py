@@ -5,7 +5,7 @@ where its place needs the same value afterwards. Where it needs another one, the
 all other aliases stay. A merged key that needs another value is written into its own mapping, which wins over the merge key. A
 merge key that would bring in a key too many is replaced by the keys that it brought before.
 
-What is written out is a copy in the words of the text: scalars as they are written there, and parts with anchors of their own
+The copy keeps the spelling of the text: scalars as they are written there, and parts with their own anchors
 as aliases.
 """
 
@@ -60,7 +60,7 @@ def remedy(file: str) -> str:
 
 
 class AsWritten(str):
-    """YAML in one line that is written as it is: a scalar in the words of the text, or an alias."""
+    """YAML in one line that is written as it is: a scalar as spelled in the text, or an alias."""
 
     __slots__ = ()
 
@@ -126,7 +126,7 @@ def refuse_changed(document: Document) -> None:
 
 
 def as_written(text: str, node: Node) -> Any:
-    """The value of a node of a text for the writer, with its scalars in the words of the text, and without aliases."""
+    """The value of a node of a text for the writer, with its scalars as spelled in the text, without aliases."""
     return _Copier(text, Counter(), {}).content(node, data_of(node), 0)
 
 
@@ -237,7 +237,7 @@ class _Walk:
     def _write_merges(
         self, node: MappingNode, path: Path | None, values: dict[str, Any], merges: Sequence[tuple[ScalarNode, int]]
     ) -> None:
-        """Write the merged keys of a mapping in place of its first merge key; further ones merge nothing any more."""
+        """Write the merged keys of a mapping in place of its first merge key; further ones have no effect."""
         if path is not None:
             self.covered |= {(*path, name) for name in values}
         copies: dict[Any, Any] = {}
@@ -278,7 +278,7 @@ _AMBIGUOUS = frozenset(",[]{}")  # characters that end a plain scalar in flow st
 
 @dataclass(frozen=True, slots=True)
 class _Copier:
-    """Copies values in the words of a text. ``names`` counts its anchors by name, ``finals`` are the values of those met."""
+    """Copies values as spelled in a text. ``names`` counts its anchors by name, ``finals`` are the values of those met."""
 
     text: str
     names: Counter[str]

@@ -83,7 +83,7 @@ class Level(StrEnum):
 class Finding(NamedTuple):
     """A message for the user about a line of a manifest. Findings with one ``group`` differ only in the name of the object.
 
-    ``to_do``: what somebody has to do in the cluster before the placed file can run as it says.
+    ``to_do``: what must be done in the cluster before the placed file can run as it says.
     """
 
     level: Level
@@ -105,7 +105,7 @@ MOST_RETRIES = 10_000
 class OwnRetries(NamedTuple):
     """How often the controller of a role's pods tries them again after an error, whatever the policy says.
 
-    ``name`` names the field for people (``its own backoffLimit``). ``is_default``: nobody wrote it, and it is what the controller
+    ``name`` names the field for people (``its own backoffLimit``). ``is_default``: it is unwritten, and what the controller
     does without the field.
     """
 
@@ -134,7 +134,7 @@ class PlaceOptions:
     ``pod_paths``: patterns of further pod specs, with ``*`` for any item or key. ``may_add``: whether documents may be added in
     front of others. ``only_explain``: the placed text is not written anywhere, and the roles say who enforces every value.
     ``only``: the groups of changes that are written. ``has_webhook``: every pod gets the rung of its attempt when it is created,
-    and the budgets hold there, so nobody has to be warned that the object alone cannot do it.
+    and the budgets hold there, so it needs no warning that the object alone cannot do it.
     """
 
     replace_retries: bool = False
@@ -273,9 +273,9 @@ class PlaceContext:
 
     @property
     def hook(self) -> str:
-        """Why the object is kept on on-demand as a hook of a release, or the object around it; empty if it is none.
+        """Why the object is kept on on-demand as a hook of a release, or the object around it; empty if it is not a hook.
 
-        It is empty too if the hook has a policy of its own, or one in ``policy.tasks``.
+        It is empty too if the hook has its own policy, or one in ``policy.tasks``.
         """
         tool = hook_of(self.get("metadata", default=None))
         if not tool:
@@ -288,7 +288,7 @@ class PlaceContext:
 
     @property
     def queue(self) -> str:
-        """The queue of Kueue that admits the object, by its label, or else the default one; empty if there is none."""
+        """The queue of Kueue that admits the object, by its label, or else the default one, or empty."""
         labels = self.get("metadata", "labels", default=None) or {}
         return str(labels.get(QUEUE_LABEL) or "") or (DEFAULT_QUEUE if self.default_queue is not None else "")
 
@@ -347,7 +347,7 @@ class PlaceContext:
         ``spotwright.dev/policy``, also of an object around it), then ``on_demand_reason`` (why a role is kept on on-demand),
         then ``policy.default``. The reason counts only if the default policy sets ``spot``. ``own`` replaces the object's own
         policy; ``kfp`` has KFP's own settings of a task, which are weaker than both. ``is_pinned``: the reason is stronger
-        than the object's own policy. ``retries`` are those of the role's controller: those that somebody wrote are stronger than
+        than the object's own policy. ``retries`` are the retries of the role's controller: written ones are stronger than
         ``policy.default``, as KFP's own settings are, unless ``--replace-retries`` replaces them; a default is weaker.
         """
         default, tasks = self.config.layers_for(path)
@@ -412,7 +412,7 @@ class PlaceContext:
         return [*outer, layer]
 
     def _metadata(self) -> list[Mapping[str, Any]]:
-        """The labels and the annotations of the object. Raises :class:`ManifestError` where they are no mappings."""
+        """The labels and the annotations of the object. Raises :class:`ManifestError` if they are not mappings."""
         metadata = self.get("metadata")
         found = [
             (metadata.get(name) if isinstance(metadata, dict) else None) or {} for name in ("labels", "annotations")
@@ -427,7 +427,7 @@ class PlaceContext:
         said = layer.values.get("spot")
         if label is not None and label != said:
             text = f"the label {SPOT_LABEL}: {label} does not count: the annotation {POLICY_ANNOTATION} says "
-            text += f"spot: {said}" if said is not None else "nothing about spot, and it alone counts"
+            text += f"spot: {said}" if said is not None else "no policy about spot, and it alone counts"
             self.add_finding(Level.WARNING, self.at("metadata"), text)
 
 
@@ -448,7 +448,7 @@ def own_layer(labels: Mapping[str, Any], annotations: Mapping[str, Any], source:
 
 
 def _from_json(text: Any) -> Any:
-    """The policy in an annotation. Raises :class:`ValueError` for a text that is no JSON."""
+    """The policy in an annotation. Raises :class:`ValueError` for invalid JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -467,9 +467,9 @@ def _defaults_queues(target: Mapping[str, str]) -> bool:
 
 
 def hook_of(metadata: Any) -> str:
-    """The tool that runs an object as a hook, and when (``Helm (pre-upgrade)``); empty for an object that is no hook.
+    """The tool that runs an object as a hook, and when (``Helm (pre-upgrade)``); empty for other objects.
 
-    Argo CD never applies a hook that it is told to skip.
+    Argo CD never applies a hook with the annotation to skip it.
     """
     annotations = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
     for key, tool in _HOOKS.items() if isinstance(annotations, dict) else ():

@@ -72,7 +72,7 @@ reveal_pairs = reveal
 Path: TypeAlias = tuple[str | int, ...]
 """The keys and indexes that lead to a value: ``("spec", "template", "spec", "containers", 0)``."""
 
-_CONTROL = re.compile(r"^\s*\{\{", re.MULTILINE)  # a control line of a chart, which is no YAML: {{- if .Values.gpu }}
+_CONTROL = re.compile(r"^\s*\{\{", re.MULTILINE)  # a control line of a chart, not YAML: {{- if .Values.gpu }}
 _BREAKS = re.compile("[\x85\u2028\u2029]")  # line breaks of YAML 1.1, which its emitters do not keep
 
 MISSING: Any = object()
@@ -93,7 +93,7 @@ class Document:
 
     ``above`` is the number of lines of the file above ``text``, which may be a part of the file. ``shared`` has the nodes that
     aliases name, by their identity. ``foreign`` has the values that nodes outside the document have now, where it shares them.
-    ``is_json``: it is JSON, so that additions must be JSON too. With aliases it is none.
+    ``is_json``: it is JSON, so that additions must be JSON too. With aliases it is not JSON.
     """
 
     file: str
@@ -117,7 +117,7 @@ class Document:
         self.is_json = is_flow and all(key.style == '"' for key, _ in root.value[:1])
 
     def node(self, path: Path) -> Node | None:
-        """The node at a path, also of a merged key; ``None`` where there is none."""
+        """The node at a path, also of a merged key, or ``None``."""
         try:
             return self._nodes[path]
         except KeyError:
@@ -154,7 +154,7 @@ class Document:
         return pair[0] if pair is not None and pair in parent.value else None
 
     def get(self, path: Path, default: Any = MISSING) -> Any:
-        """The value at a path as plain data, not to be changed; ``default`` where there is none."""
+        """The value at a path as plain data, not to be changed, by default ``default``."""
         node = self.node(path)
         if node is None:
             return default

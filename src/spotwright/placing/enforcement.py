@@ -1,9 +1,9 @@
 """Who keeps each value of the policy on a kind, and through which field of the object.
 
 A policy has the same fields for every kind, but no kind can keep all of them. So each kind has a fact for each field, and
-``explain`` prints it beside the value: a value without an enforcer is no promise. The table has a row for each way in which
-kinds go on after the end of an attempt. A placed object has the fields of its kind with their values; what nothing keeps is
-named.
+``explain`` prints it beside the value: a value without an enforcer is not a promise. The table has a row for each way in which
+kinds go on after the end of an attempt. A placed object has the fields of its kind with their values; values without effect are
+reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Enforcer(StrEnum):
 
     OBJECT = "object"  # a field of the placed object, which Kubernetes or the kind's controller reads
     KIND = "kind"  # Kubernetes or the kind's controller, without a field
-    CONTROLLER = "controller"  # only a Spotwright controller in the cluster; nothing where none runs
+    CONTROLLER = "controller"  # only a Spotwright controller in the cluster, if one runs
     NOTHING = "nothing"
 
 
@@ -57,7 +57,7 @@ class Fact:
     ``field``: where the value is written, as ``anchor:path`` (``job:backoffLimit``); the anchor is a part of the object.
     ``name``: the field's name for people, if it is not the path. ``note``: what the enforcer does with the value, as far as it
     is not what the policy says. ``absent``: the fact that holds where the object does not have the field. ``is_reported``: the
-    kind's module has a finding of its own about it.
+    kind's module has its own finding about it.
     """
 
     by: Enforcer
@@ -91,7 +91,7 @@ class Anchor:
 class Enforced:
     """Who enforces a value in one placed object. ``field`` is empty unless the object has it; ``text`` is for people.
 
-    ``is_silent``: nothing has to be reported, because the kind's module does it, or because the value is about spot capacity
+    ``is_silent``: it needs no report, because the kind's module does it, or because the value is about spot capacity
     and the work stays on on-demand.
     """
 
@@ -107,7 +107,7 @@ def in_object(field: str, note: str = "", *, name: str = "", absent: Fact | None
 
 
 def nothing(note: str = "", *, is_reported: bool = False) -> Fact:
-    """The fact that nothing keeps the value."""
+    """The fact that the value has no effect."""
     return Fact(Enforcer.NOTHING, note=note, is_reported=is_reported)
 
 
@@ -131,10 +131,10 @@ IN_A_QUEUE = Enforced(Enforcer.KIND, "", "Kueue, by the order of its flavors")
 """Who enforces ``spot: prefer`` for work in a queue of Kueue, which ignores preferred affinity."""
 
 IN_A_REVERSED_QUEUE = Enforced(Enforcer.NOTHING, "", "nothing: its queue has on-demand before spot", is_silent=True)
-"""That nothing keeps ``spot: prefer`` in a queue whose flavors have another order; the placement reports it."""
+"""That ``spot: prefer`` has no effect in a queue whose flavors have another order; the placement reports it."""
 
 BY_QUOTA = Enforced(Enforcer.NOTHING, "", "nothing: Kueue goes on to the next flavor by quota alone", is_silent=True)
-"""That nothing keeps ``fall_back_after`` and ``pending_timeout`` in a queue of Kueue; the placement reports it."""
+"""That ``fall_back_after`` and ``pending_timeout`` have no effect in a queue of Kueue; the placement reports it."""
 
 KUBERNETES_GRACE = 30.0
 """Seconds of a pod's grace period where its spec has none. Source: Kubernetes documentation, "Pod Lifecycle"."""
@@ -242,7 +242,7 @@ POD_FACTS: Mapping[str, Fact] = {
     "checkpoint": in_object("pod:containers.0.env", "for code that reads it", name="SPOTWRIGHT_CHECKPOINT"),
     "image_pull_secrets": in_object("pod:imagePullSecrets"),
 }
-"""The fields of a pod, which every kind takes; nothing else is enforced where only pods are placed."""
+"""The fields of a pod, which every kind has; kinds of which only pods are placed enforce no other."""
 
 
 def waits(note: str) -> Mapping[str, Fact]:
@@ -259,7 +259,7 @@ PODS_ONLY = Mechanism(
         "errors.retries": nothing("the kind's own retries decide"),
     },
 )
-"""The way of kinds of which nothing is known."""
+"""The way of unknown kinds."""
 
 NODES_ONLY = Mechanism(
     "",
@@ -268,4 +268,4 @@ NODES_ONLY = Mechanism(
         **{row: fact for row, fact in POD_FACTS.items() if row.startswith("spot: ") or row == "ladder"},
     },
 )
-"""The way where nothing but the nodes of the pods is placed."""
+"""The way of kinds of which only the pods' nodes are placed."""

@@ -109,7 +109,7 @@ SHARES_ITS_STORE = "ranks that start again, and a pod that comes for a lost one,
 
 SHARED_TEMPLATE = (
     "which is one of them, and they share one template, so the rendezvous cannot stay on on-demand alone: give it a replicated "
-    "job of its own, leader, with one pod that runs the same command, and name that in --rdzv-endpoint"
+    "separate job, leader, with one pod that runs the same command, and name that in --rdzv-endpoint"
 )
 """Why a rendezvous by c10d is on spot, and what to do, as the end of a message."""
 
@@ -152,11 +152,11 @@ _SIDECARS = re.compile(
 
 
 def working_containers(containers: Sequence[Any]) -> list[int]:
-    """The indexes of the containers that do the work of a pod: sidecars beside them need nothing of ours.
+    """The indexes of the containers that do the work of a pod: sidecars beside them need no change.
 
     Of several containers: those with the name by which a kind knows the user's code, else those with accelerators, else all that
-    are no proxies, log collectors and the like by name or image. A container that names a variable of ours or imports the library
-    is among them in any case.
+    are not proxies, log collectors and the like by name or image. A container that names one of our variables or imports the
+    library is among them in any case.
     """
     given = [container if isinstance(container, dict) else {} for container in containers]
     every = range(len(given))
@@ -295,7 +295,7 @@ def _checkpoint(identity: AttemptIdentity, given: str | None) -> tuple[str, str,
 
 
 LIGHT = "spotwright-train"
-"""The distribution of the library alone; its modules are those of the file (:mod:`spotwright.checkpoint_file`)."""
+"""The distribution of the library alone; its modules are the same as the file's (:mod:`spotwright.checkpoint_file`)."""
 
 WAYS, WAYS_TO_ALL = (
     f"install {distribution} in the image and set target: {{package: image}} in spotwright.yaml, or name its path in the image "
@@ -338,7 +338,7 @@ class Delivery(StrEnum):
 
 
 def delivery(target: Mapping[str, str]) -> tuple[Delivery | None, str]:
-    """What ``target.package`` says, with its value; ``None`` where it says nothing."""
+    """What ``target.package`` says, with its value; ``None`` without it."""
     package = target.get("package", "")
     if not package:
         return None, ""
@@ -355,7 +355,7 @@ def installs_spotwright(text: str) -> bool:
 
 
 def installs_only_light(text: str) -> bool:
-    """Whether a command visibly installs the library with pip, and nothing else of Spotwright."""
+    """Whether a command visibly installs the library with pip, and no other part of Spotwright."""
     found = list(_INSTALLS_IT.finditer(text))
     return bool(found) and all(each["light"] or each["light_file"] for each in found)
 
@@ -489,7 +489,7 @@ def _is_shell(program: object, option: object) -> bool:
 
 
 def _longer_python_path(container: Mapping[str, Any], path: str) -> tuple[dict[str, str], ...]:
-    """The variable with a path after what it has; nothing where it is read from elsewhere."""
+    """The variable with a path after its value; empty if its value comes from elsewhere."""
     given = next((one for one in _variables_of(container) if one.get("name") == "PYTHONPATH"), {})
     own = str(given.get("value") or "")
     return () if "valueFrom" in given else ({"name": "PYTHONPATH", "value": f"{own}:{path}" if own else path},)

@@ -50,13 +50,13 @@ Condition = dict[str, Any]
 
 
 def flavor_labels(pool: Pool) -> dict[str, str]:
-    """The labels of a pool's flavor: those of its nodes, at most eight; the machine type and the zone are the first to go."""
+    """The labels of a pool's flavor: its nodes' labels, at most eight; the machine type and the zone are the first to go."""
     labels = {key: value for key, value in providers.labels(pool).items() if key not in _OF_NEW_NODES}
     return {key: labels[key] for key in sorted(labels, key=lambda key: key in (INSTANCE_TYPE, ZONE))[:_MOST]}
 
 
 def flavor_taints(pool: Pool) -> tuple[Taint, ...]:
-    """The taints of a pool's flavor: those of its nodes that keep pods away, at most eight."""
+    """The taints of a pool's flavor: its nodes' taints that keep pods away, at most eight."""
     return tuple(taint for taint in providers.taints(pool) if taint.effect in _REPELLING)[:_MOST]
 
 
@@ -99,7 +99,7 @@ class Flavor(NamedTuple):
 
 
 def flavor_of(pool: Pool) -> Flavor:
-    """The flavor that a pool has where nobody has shown another."""
+    """The flavor of a pool that is not given."""
     return Flavor(pool.name, (pool,), flavor_labels(pool), flavor_taints(pool))
 
 
@@ -133,7 +133,7 @@ def exclusion(
 ) -> tuple[list[Condition], list[Flavor]]:
     """The conditions that keep Kueue from the ``others``, beside those ``required``; and the flavors that stay possible.
 
-    A flavor stays possible if it has no label whose value differs from those of every flavor in ``used`` and of their nodes.
+    A flavor stays possible if it has no label whose value differs from every flavor in ``used`` and their nodes.
     A flavor of no pool is kept off only where its nodes may lack what is required: there the pods would wait for ever.
     """
     needs_labels = any(one["operator"] != "NotIn" for one in required)
@@ -232,7 +232,7 @@ class QueueFiles:
         """The ClusterQueue of a LocalQueue, as far as it gives these resources.
 
         Without that LocalQueue it is the only ClusterQueue of the files. Without one, the flavors are those that the files show,
-        else those of the pools, in the order of :func:`flavor_order`.
+        else the pools' flavors, in the order of :func:`flavor_order`.
 
         Raises :class:`ManifestError` for an object of another shape.
         """
@@ -278,7 +278,7 @@ class QueueFiles:
         return flavor_of(self.pools[name]) if name in self.pools else None
 
     def _read(self, found: Document, name: str) -> Flavor:
-        """The flavor of a ResourceFlavor: that of the pool with its name, unless its labels are those of others."""
+        """The flavor of a ResourceFlavor: of the pool with its name, unless its labels match others."""
         spec = found.get(("spec",), None) or {}
         check_value(found, ("spec",), spec, FLAVOR_SPEC)
         labels = {str(key): str(value) for key, value in (spec.get("nodeLabels") or {}).items()}

@@ -60,7 +60,7 @@ class _Merged(Editor):
 def place_merged(
     ctx: PlaceContext, role: Role, value: dict[str, Any], places: Mapping[Path, Path] | None = None
 ) -> tuple[Placed, dict[str, Any]]:
-    """Place a merged pod spec; returns also the placed value. Nothing is written to the document: see :func:`write`.
+    """Place a merged pod spec; returns also the placed value. It does not write to the document: see :func:`write`.
 
     ``value`` is the merged value for ``role.template``, or for ``role.spec`` if the role has no template; neither path has to be
     in the document. ``places``: where values of the merged spec really stand, by their paths in it, for messages.
@@ -72,7 +72,7 @@ def place_merged(
 
 
 def write(editor: Editor, path: Path, before: Any, after: Any) -> None:
-    """Write the additions from ``before`` to ``after`` at ``path``; write all of ``after`` if nothing is there."""
+    """Write the additions from ``before`` to ``after`` at ``path``; write all of ``after`` if the path is empty."""
     if after == before:
         return
     own = editor.get(path)

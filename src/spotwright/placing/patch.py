@@ -1,10 +1,10 @@
 """Edits of one document, first as data; :mod:`spotwright.placing.yaml_writer` turns them into text.
 
 A kind's module asks for edits (:meth:`Editor.add`, :meth:`Editor.extend`, :meth:`Editor.replace`) and reads the document through
-the editor, so that it sees earlier edits. Nothing is dropped: only :meth:`Editor.replace` replaces a value of the user's, and
+the editor, so that it sees earlier edits. No value is dropped: only :meth:`Editor.replace` replaces a value of the user's, and
 its old text is kept.
 
-Paths are those of the user's document, also below a list that was extended: in the text new items come before the old ones, in
+Paths refer to the user's document, also below a list that was extended: in the text new items come before the old ones, in
 :meth:`Editor.get` behind them, so that indexes keep their meaning.
 
 Documents without a text: objects that come as data, such as those that an API server sends.
@@ -143,7 +143,7 @@ class Editor:
         self.data = self.document.get(())
 
     def get(self, path: Path, default: Any = None) -> Any:
-        """The value at a path with all edits so far, not to be changed; ``default`` where there is none."""
+        """The value at a path with all edits so far, not to be changed, by default ``default``."""
         self.steps.left -= 1  # as charge() does, which would take as long as the look itself
         if self.steps.left < 0:
             self.steps.charge(0)
@@ -155,7 +155,7 @@ class Editor:
         if depth == len(path) and present is not None:
             if present == value:
                 return
-            raise self.problem(path, f"expected nothing or {value!r} here, found {present!r}")
+            raise self.problem(path, f"expected no value or {value!r} here, found {present!r}")
         if depth == len(path) or (present is None and depth):
             depth -= 1  # a null counts as an empty mapping
         elif not isinstance(present, dict):
@@ -307,7 +307,7 @@ def _copied(holder: list[Any], path: Path, copies: dict[Path, Any]) -> Any:
 def clone(value: _T) -> _T:
     """A deep copy of plain data, many times faster than :func:`copy.deepcopy`, which handles any object.
 
-    Texts and numbers, the most frequent values, are copied without a call of their own.
+    Texts and numbers, the most frequent values, are copied without a call.
     """
     if isinstance(value, dict):
         return {  # type: ignore[return-value]
@@ -344,7 +344,7 @@ def _without_remark(value: Any) -> Any:
 
 
 def value_at(value: Any, path: Path, default: Any = None) -> Any:
-    """The value at a path of plain data; ``default`` where there is none."""
+    """The value at a path of plain data, by default ``default``."""
     for step in path:
         if value.__class__ is dict:
             value = value.get(step, MISSING)
@@ -367,15 +367,15 @@ class DataDocument(Document):
 
     data: Any = None
 
-    def node(self, path: Path) -> Node | None:  # noqa: ARG002 (there is no text)
+    def node(self, path: Path) -> Node | None:  # noqa: ARG002 (data has no text)
         """None: data has no positions."""
         return None
 
     def get(self, path: Path, default: Any = MISSING) -> Any:
-        """The value at a path, not to be changed; ``default`` where there is none."""
+        """The value at a path, not to be changed, by default ``default``."""
         return value_at(self.data, path, default)
 
-    def line(self, path: Path) -> int:  # noqa: ARG002 (there is no text)
+    def line(self, path: Path) -> int:  # noqa: ARG002 (data has no text)
         """0, because data has no lines."""
         return 0
 

@@ -44,7 +44,7 @@ for it.
 """
 _PREFERRED = "preferred"
 
-_LONGEST_OWN = 4096  # characters of the annotation that are read: whoever makes a pod writes it
+_LONGEST_OWN = 4096  # characters of the annotation that are read: the pod's maker writes it
 _RESERVE = 5  # seconds of the notice that are left for the kubelet after the grace period
 
 
@@ -62,7 +62,7 @@ class TermEdits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContainerChange:
-    """What one container of a pod gets: variables, mounts, a preStop hook, and other words of its command.
+    """What one container of a pod gets: variables, mounts, a preStop hook, and a changed command.
 
     A variable takes the place of the one that has its name. ``words`` has texts by their places: ``("command", 2)``.
     """
@@ -159,7 +159,7 @@ class PodChange:
 
 
 NO_CHANGE = PodChange()
-"""A change by which a pod gets nothing."""
+"""An empty change."""
 
 
 def write(editor: Editor, spec: Path, change: PodChange, metadata: Path | None = None) -> None:
@@ -231,7 +231,7 @@ def without_conditions(
 ) -> list[dict[str, Any]]:
     """The required terms without ``ours``: of each term, in order, the conditions that were added to it.
 
-    None are left if one of them had no other condition: then nothing was required before.
+    None are left if one of them had no other condition: then there was no requirement before.
     """
     left: list[dict[str, Any]] = []
     for index, term in enumerate(terms):
@@ -252,7 +252,7 @@ def without_conditions(
 def _own_conditions(pod: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
     """The conditions of a placed pod that equal ours and are its author's: the keys of their labels, as they were noted.
 
-    An annotation that is not ours says nothing: it is written by whoever makes the pod, and decides about that pod alone.
+    Other annotations do not count: the pod's maker writes them, for that pod alone.
     """
     text = value_at(pod, ("metadata", "annotations", OWN_ANNOTATION))
     if not isinstance(text, str) or len(text) > _LONGEST_OWN:
@@ -294,7 +294,7 @@ def ours_in(pod: Mapping[str, Any], placed: Iterable[Expression]) -> list[list[E
 def grace_period_of(policy: Policy, notice: float | None) -> int | None:
     """The grace period that pods get, in whole seconds; ``None``: that of the API server stays.
 
-    It is the policy's, where somebody has set it or the notice (``None``: no spot pool) is too short for it; then it is cut.
+    It is the policy's, if set or if the notice (``None``: no spot pool) is too short for it; then it is cut.
     """
     wanted = int(policy.grace_period)
     limit = wanted if notice is None else longest_grace(notice)

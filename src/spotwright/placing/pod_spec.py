@@ -54,7 +54,7 @@ AddFinding = Callable[[Level, Path, str], None]
 def tell_assumptions(
     given: Constraints, pools: Mapping[str, Pool], add_finding: AddFinding, selector: Path = (), terms: Path = ()
 ) -> None:
-    """Report each condition that counts as met though nobody knows it: its value comes with the run, or no pool states its label.
+    """Report each undecided condition, which counts as met: its value comes with the run, or no pool states its label.
 
     ``selector`` and ``terms`` are the paths of the node selector and of the required terms.
     """
@@ -67,7 +67,7 @@ def tell_assumptions(
             add_finding(Level.WARNING, (*terms, number, "matchFields", index), f"{_asked(one)} {_ONE_NODE}")
 
 
-_ONE_NODE = "names nodes, which pools do not tell: it counts as met by every pool that meets the rest"
+_ONE_NODE = "names nodes, which pools do not state: it counts as met by every pool that meets the rest"
 
 
 def _tell(one: Expression, pools: Mapping[str, Pool], add_finding: AddFinding, path: Path) -> None:
@@ -89,7 +89,7 @@ def _tell(one: Expression, pools: Mapping[str, Pool], add_finding: AddFinding, p
     else:
         names = "every pool" if len(silent) == len(pools) else ", ".join(pool.name for pool in silent)
         counts = "counts" if len(silent) in (1, len(pools)) else "count"
-        text = f"{node_labels.setter(silent[0], one.key)} sets {one.key} on nodes, and no setting tells its value, so "
+        text = f"{node_labels.setter(silent[0], one.key)} sets {one.key} on nodes, but no setting gives its value, so "
         text += f"{names} {counts} as fitting; state it under labels: of the pool in spotwright.yaml"
     add_finding(Level.NOTE, path, text)
 
@@ -119,7 +119,7 @@ def read_requests(ctx: PlaceContext, spec: Path) -> Resources:
 
 
 def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
-    """:func:`scheduling_of` of the pod spec at a path of the object; what nobody can check before it runs is reported."""
+    """:func:`scheduling_of` of the pod spec at a path of the object; report conditions that only its run decides."""
     pod = _spec(ctx, spec)
     ctx.editor.steps.charge(
         len(ctx.config.pools) * (2 + _size_of_constraints(pod))
@@ -129,7 +129,7 @@ def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
         text = f"the node selector of namespace {ctx.namespace} wants {refused[1]} here, so the API server refuses the pod: "
         raise ctx.problem((*spec, "nodeSelector", refused[0]), f"{text}write {refused[1]}, or remove this")
     for name, wrong in faulty(pod, ctx.namespace, ctx.others):
-        text = f"{name} adds nothing to these pods, because it cannot be read: {show(wrong.path)}: {wrong.text}"
+        text = f"{name} does not apply to these pods, because it cannot be read: {show(wrong.path)}: {wrong.text}"
         ctx.add_finding(Level.WARNING, spec, text)
     given = scheduling_of(admitted(pod, ctx.namespace, ctx.others))
     tell_assumptions(given, ctx.config.pools, ctx.add_finding, (*spec, "nodeSelector"), (*spec, *TERMS))

@@ -1,8 +1,8 @@
 """The shared rules of a placed pod: tolerations, affinity, grace period, annotations, environment.
 
-Every kind calls :func:`place_pod` for each of its roles. The rules add and never drop: new tolerations stand beside those of the
-user, and a condition is added to every node selector term (terms are alternatives, so it holds only if each of them has it). A
-policy that contradicts the manifest is refused with both lines.
+Every kind calls :func:`place_pod` for each of its roles. The rules add and never drop: new tolerations stand beside the
+tolerations of the user, and a condition is added to every node selector term (terms are alternatives, so it holds only if each of
+them has it). A policy that contradicts the manifest is refused with both lines.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ __all__ = [
 
 
 def conflicting_path(ctx: PlaceContext, spec: Path, refusals: Mapping[str, str]) -> Path:
-    """The field of a pod spec for which its pools were refused; the pod spec itself if it is no single field."""
+    """The field of a pod spec for which its pools were refused; the pod spec itself if several fields do."""
     reasons = " ".join(refusals.values())
     for key in ctx.editor.get((*spec, "nodeSelector")) or ():
         if f"node selector asks for {key}=" in reasons:
@@ -104,13 +104,13 @@ class Role:
     """One role of an object: the pods of one template. ``spec`` is the path of the pod spec, ``template`` that of the template.
 
     ``path`` is its name in policies. ``on_demand_reason`` says why it is kept on on-demand unless the user sets a policy.
-    ``holder`` is true for objects that have tolerations and affinity but are no pod specs (Argo), so that nothing else can be
-    set. ``work``, ``run``, ``index`` and ``is_elastic`` are those of :class:`~spotwright.placing.environment.AttemptIdentity`;
+    ``holder`` is true for objects that have tolerations and affinity but are not pod specs (Argo), so that no other field can be
+    set. ``work``, ``run``, ``index`` and ``is_elastic`` as in :class:`~spotwright.placing.environment.AttemptIdentity`;
     ``work`` is ``path`` by default. ``queued_by`` is the path of the metadata in which Kueue looks for the queue's name, if those
     are neither the object's nor the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the
     object's own policy is meant for its other roles. ``duty`` decides whether autoscalers may move the pods.
-    ``is_inherited``: other objects take the template over and may ask for GPUs, so nothing keeps its pods off GPU pools.
-    ``retries`` are those of the role's own controller, where it retries errors.
+    ``is_inherited``: other objects take the template over and may ask for GPUs, so its pods are not kept off GPU pools.
+    ``retries`` are the retries of the role's own controller, if it retries errors.
     """
 
     name: str
@@ -255,7 +255,7 @@ def own_conditions(ctx: PlaceContext, metadata: Path, change: PodChange, spec: M
 
 
 def queue_of(ctx: PlaceContext, metadata: Any) -> str:
-    """The queue of Kueue that admits the object, or its pods one by one (by their own label); empty if there is none."""
+    """The queue of Kueue that admits the object, or its pods one by one (by their own label), or empty."""
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     own = labels.get(QUEUE_LABEL) if isinstance(labels, dict) else None
     return str(own or ctx.queue)
@@ -301,7 +301,7 @@ def change_of(
     is_apart: bool = True,
     later: Sequence[Expression] = (),
 ) -> PodChange:
-    """The change that brings pods to the pools of their ladder, and to those of ``also``; warnings go to the path ``at``.
+    """The change that brings pods to the pools of their ladder, and to the pools of ``also``; warnings go to the path ``at``.
 
     One kind of capacity is required; of both, spot is preferred, except in a ``queue`` of Kueue. ``is_apart``: work without GPUs
     is kept off GPU pools. ``later`` are conditions that hold from some attempt on.
@@ -361,8 +361,8 @@ def settle_queue(
     if placed.on_spot and not all(pool.is_spot for pool in used_pools):
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {_BY_QUOTA}")
     if left:
-        text = f"Kueue may also assign {', '.join(flavor.name for flavor in left)}, whose nodes no label tells apart from these"
-        text += f" ({names}): give each pool a label of its own under labels: in spotwright.yaml"
+        text = f"Kueue may also assign {', '.join(flavor.name for flavor in left)}, whose nodes no label distinguishes from these"
+        text += f" ({names}): give each pool a distinct label under labels: in spotwright.yaml"
         text += ", and each flavor its nodeLabels (spotwright place completes them)" if known.name else ""
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {text}")
     if known.name:
@@ -371,7 +371,7 @@ def settle_queue(
     pools_in_order = [pool.name for flavor in used for pool in flavor.pools if pool in used_pools]
     if report.policy.ladder is not None and list(dict.fromkeys(pools_in_order)) != list(report.pools):
         text = f"its ladder ({', '.join(report.pools)}) is not the order of the flavors ({names}), which Kueue follows"
-        text += ": set ladder in policy.default, or use a ClusterQueue of its own"
+        text += ": set ladder in policy.default, or use a separate ClusterQueue"
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {text}")
     return conditions
 
@@ -398,7 +398,7 @@ def _compare_with_queue(
     for flavor, why in refused.items():
         ctx.add_finding(Level.WARNING, path, f"{name}: Kueue never assigns the flavor {flavor} of {where}: {why}")
     if known.unknown:
-        text = f"{where} has flavors that nobody knows here ({', '.join(known.unknown)}): give their ResourceFlavors with --with"
+        text = f"{where} has unknown flavors ({', '.join(known.unknown)}): give their ResourceFlavors with --with"
         ctx.add_finding(Level.WARNING, path, f"{name}: {text}")
     if len(refused) == len(used) and not known.unknown:
         text = f"{where} has no flavor of its pools ({', '.join(placed.report.pools)}) that it may have, so it is never admitted"
@@ -423,7 +423,7 @@ _BY_QUOTA = (
 
 
 def warn_of_undecided(ctx: PlaceContext, path: Path, name: str, placed: Placed) -> None:
-    """Warn that nothing is required of nodes beside a condition that only the run decides: with some values no node would fit."""
+    """Warn that nodes get no requirement beside a condition that only the run decides: with some values no node would fit."""
     keys = ", ".join(dict.fromkeys(one.key for one in placed.ladder.undecided))
     text = f"its condition on {keys} is decided when it runs, so no condition is required beside it"
     ctx.add_finding(
@@ -499,7 +499,7 @@ def shields(
     nodes for ever.
 
     ``target`` is that of the configuration and ``pools`` are all of its pools: which autoscalers the cluster has. ``keys`` are
-    the labels of nodes that the pods ask for by themselves; pods that ask for those of Karpenter are on no other autoscaler's
+    the labels of nodes that the pods ask for by themselves; pods that ask for Karpenter's labels are on no other autoscaler's
     nodes. Sources: kubernetes/autoscaler, ``cluster-autoscaler/FAQ.md`` (what prevents the removal of a node);
     aws/karpenter-provider-aws, documentation, "Disruption", "Pod-Level Controls".
     """
@@ -532,7 +532,7 @@ def shield_change(ctx: PlaceContext, metadata: Path, name: str, duty: PodRole = 
 
 
 def _of_attempts(policy: Policy) -> dict[str, Any]:
-    """The fields by which the rung of an attempt is chosen, as far as somebody has set them and they have a meaning."""
+    """The fields by which the rung of an attempt is chosen, as far as they are set and meaningful."""
     fields: dict[str, Any] = {
         "ladder": None if policy.ladder is None else list(policy.ladder),
         "grace_period": f"{policy.grace_period:g}s",

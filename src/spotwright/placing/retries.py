@@ -58,7 +58,7 @@ def tries_of_jobs(limit: int, restarts: int = 0) -> int:
 
 
 def own_retries_of_job(ctx: PlaceContext, at: Path, restarts: Path | None = None) -> OwnRetries | None:
-    """The retries of the Job spec at a path, with those of the JobSet whose ``maxRestarts`` is at ``restarts``.
+    """The retries of the Job spec at a path, with the retries of the JobSet whose ``maxRestarts`` is at ``restarts``.
 
     A limit for each index is that of each task. ``None`` for a placeholder, whose value is not known yet.
     """
@@ -79,7 +79,7 @@ def attempts(policy: Policy) -> int:
 
 
 def counted_endings(policy: Policy, *, is_refused: bool) -> int:
-    """The endings after which a task is tried again, for a field that counts those of every cause.
+    """The endings after which a task is tried again, for a field that counts endings of every cause.
 
     ``is_refused``: a webhook refuses the attempt that would exceed a budget, and that is final. Then moves have room too: they
     spend no budget of the policy.
@@ -213,7 +213,7 @@ def _have_both_capacities(pools: Iterable[Pool]) -> bool:
 
 
 def expander_lines(pools: Mapping[str, Pool]) -> Iterator[str]:
-    """The command and the ConfigMap, ready to apply; nothing if the pools have only one kind of capacity."""
+    """The command and the ConfigMap, ready to apply; empty if the pools have only one kind of capacity."""
     autoscaled = [pool for pool in pools.values() if providers.of(pool).has_groups]
     if not _have_both_capacities(autoscaled):
         return
@@ -225,7 +225,7 @@ def expander_lines(pools: Mapping[str, Pool]) -> Iterator[str]:
 def expander_objects(
     pools: Mapping[str, Pool], groups: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> Iterator[str]:
-    """The ConfigMap alone, as :func:`expander_rules` has it; nothing if the pools have only one capacity."""
+    """The ConfigMap alone, as :func:`expander_rules` has it; empty if the pools have only one capacity."""
     rules = expander_rules(pools, groups)
     if not rules:
         return

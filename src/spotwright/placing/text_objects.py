@@ -1,4 +1,4 @@
-"""Splits a text into its objects, each edited in a text of its own, so that the cost does not grow with the length of the file.
+"""Splits a text into its objects, each edited in a separate text, so that the cost does not grow with the length of the file.
 
 The items of a ``List`` are edited as documents too. The text of an item with aliases of what stands outside it begins with
 these anchors; so each item is placed beside the values that the anchors have after the edits of the items before it.
@@ -207,7 +207,7 @@ def _extents(document: Document, items: Sequence[Node], ties: _Ties) -> list[tup
             ties.repeated.add(index)
         else:
             raise document.problem(
-                (*_ITEMS, index), f"this item is an alias of what is no item; {remedy(document.file)}"
+                (*_ITEMS, index), f"this item is an alias of something outside the list; {remedy(document.file)}"
             )
     return [*found.values()]
 

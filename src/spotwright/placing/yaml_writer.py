@@ -1,7 +1,7 @@
 """Turns edits into insertions at the parser's positions, and takes values out again.
 
 A key is inserted before an existing key, an item before the first item, in the style of its surroundings: so comments, quoting,
-order and line ends of everything else stay as they are. A replaced scalar keeps its old text for the way back. Nothing is
+order and line ends of everything else stay as they are. A replaced scalar keeps its old text for the way back. No key is
 inserted at the end of a mapping, because the parser's end marks lie behind later comments and blank lines.
 
 From a document that another tool has reformatted, values are removed one by one.
@@ -80,7 +80,7 @@ def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splic
     """The changes of the text that make the edits, by position; at one position insertions in the order of the edits.
 
     In a document with aliases there are also changes that no edit asks for, which write values out (their edits are of kind
-    ``write``), and edits that others make, whose changes change nothing.
+    ``write``), and edits that others make, whose changes are empty.
     """
     writer = _Writer(document)
     if document.shared:
@@ -223,7 +223,7 @@ class _Writer:
             head = lines[0][one.column + len('"":') :]
             while text[start - 1] == " ":
                 start -= 1
-            if text[start - 1] != ":":  # the alias stands on a line of its own
+            if text[start - 1] != ":":  # the alias stands on its own line
                 start, head = one.start, head.lstrip(" ")
             remark = f" {rest.strip()}" if len(lines) > 1 and rest.strip() else ""
             new = newline.join([head + remark, *lines[1:]])
@@ -522,7 +522,7 @@ def _replacing(document: Document, node: Node, value: Any) -> Splice:
 
 
 def _without_key(document: Document, parent: MappingNode, key: str) -> list[Splice]:
-    """Removes a key of a mapping; nothing if it is only merged into it."""
+    """Removes a key of a mapping; none if it is only merged into it."""
     text, entries = document.text, parent.value
     index = next((i for i, (name, _) in enumerate(entries) if name.value == key), None)
     if index is None:

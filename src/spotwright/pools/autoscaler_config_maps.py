@@ -1,6 +1,6 @@
 """Reads the two ConfigMaps of the cluster autoscaler in kube-system, and Karpenter's NodePools, as objects of the API.
 
-They come from a cluster, or from files that ``kubectl`` has written. Their texts are YAML of somebody else: each has a limit
+They come from a cluster, or from files that ``kubectl`` has written. Their texts are foreign YAML: each has a limit
 before it is read.
 """
 
@@ -35,7 +35,7 @@ _DEFAULT_WEIGHT = 0  # Karpenter's documentation, "NodePools": spec.weight
 
 
 def status_of(config_map: Mapping[str, Any]) -> Status:
-    """The state of all groups. Raises :class:`InputError` for a text that is none."""
+    """The state of all groups. Raises :class:`InputError` for another text."""
     try:
         return read_status(_data(config_map, "status"))
     except ValueError as error:
@@ -43,7 +43,7 @@ def status_of(config_map: Mapping[str, Any]) -> Status:
 
 
 def priorities_of(config_map: Mapping[str, Any]) -> Priorities:
-    """The patterns of the expander. Raises :class:`InputError` for a text that is none."""
+    """The patterns of the expander. Raises :class:`InputError` for another text."""
     try:
         return read_priorities(_data(config_map, "priorities"))
     except ValueError as error:
@@ -64,7 +64,7 @@ def _data(config_map: Mapping[str, Any], key: str) -> Any:
     """The YAML under a key. Raises :class:`ValueError` for a text that is too long, or no YAML."""
     text = mapping(config_map.get("data")).get(key)
     if not isinstance(text, str):
-        raise ValueError("there is no such key")
+        raise ValueError("key not found")
     if len(text) > _LONGEST:
         raise ValueError(f"it has more than {_LONGEST} characters")
     try:

@@ -34,16 +34,16 @@ _AUTOSCALER = "cluster autoscaler"
 
 
 def check_expander(ground: ClusterInventory) -> Iterator[Finding]:
-    """Spot pools that the autoscaler grows after on-demand pools for the same work, or in no order; lines that match nothing."""
+    """Spot pools that the autoscaler grows after on-demand pools for the same work, or in no order; lines that match no group."""
     seen = ground.autoscalers
     if seen.has_status is None and seen.has_priorities is None:
-        return  # nobody has asked
+        return  # not asked
     found: dict[str, list[str]] = {}
     for other, why in _broken_orders(ground, seen):
         found.setdefault(why, []).append(_lines_for(ground, other))
     advice = _advice(ground)
     if found and seen.has_priorities is None and not all(of(pool).orders_by for pool in _growing(ground)):
-        text = f"its ConfigMap {PRIORITIES} was not read, so nothing says whether it keeps spot before on-demand"
+        text = f"its ConfigMap {PRIORITIES} was not read, so it is unknown whether it keeps spot before on-demand"
         fix = f"add what this writes: {_READ}; where it is not there, {advice}"
         yield Finding("expander-not-given", Severity.NOTE, _AUTOSCALER, text, fix)
         return
@@ -80,7 +80,7 @@ def _is_alike(pool: Pool, other: Pool) -> bool:
 
 
 def _advice(ground: ClusterInventory) -> str:
-    """What to set, with the ConfigMap to apply; its patterns are names of groups where those of ``explain`` would not do."""
+    """What to set, with the ConfigMap to apply; its patterns are names of groups where ``explain``'s patterns would not do."""
     rules = expander_rules(ground.pools)
     if not rules:
         return f"use {preference_advice(_growing(ground), {})}"
@@ -146,7 +146,7 @@ def check_groups(ground: ClusterInventory) -> Iterator[Finding]:
                 "pool-without-group",
                 Severity.WARNING if is_certain else Severity.NOTE,
                 f"pool {pool.name}",
-                f"the autoscaler's status has no group with its name, such as {likely_group(pool)}: nothing grows it",
+                f"the autoscaler's status has no group with its name, such as {likely_group(pool)}: it never grows",
                 "let the autoscaler grow the pool, correct its name, or set min_nodes and max_nodes to its fixed size",
             )
 

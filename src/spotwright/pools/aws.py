@@ -124,7 +124,7 @@ _MACHINES = ("instanceTypes", "instance-types")  # of create_flags: the words of
 
 
 def machines_of(pool: Pool) -> list[str]:
-    """The machines of the group: those of ``create_flags`` in the words of either tool, else the pool's own."""
+    """The machines of the group: ``create_flags`` of either tool, else the pool's own."""
     given = next((pool.create_flags[key] for key in _MACHINES if key in pool.create_flags), None)
     if given is None:
         return [pool.machine] if pool.machine else []
@@ -178,7 +178,7 @@ def _aws_meanings(request: Request, flags: Flags) -> Iterator[str]:
     zones = f" Take those in {', '.join(pool.zones)}: zones of spotwright.yaml are subnets here." if pool.zones else ""
     yield f"--subnets decides the zones.{zones} With zonal volumes make a group for each zone."
     if pool.os == "windows":
-        yield "--ami-type: Windows nodes need an AMI of their own, and a cluster that has Windows support."
+        yield "--ami-type: Windows nodes need a Windows AMI, and a cluster that has Windows support."
 
 
 def shared_meanings(request: Request, machines: Sequence[Word], setting: str) -> Iterator[str]:
@@ -186,16 +186,16 @@ def shared_meanings(request: Request, machines: Sequence[Word], setting: str) ->
     pool = request.pool
     if pool.is_spot:
         yield (
-            "Spot: all nodes of the group are spot; the label eks.amazonaws.com/capacityType is SPOT, and there is no "
-            "taint but yours. EKS chooses the machines by price and capacity, replaces a node on a rebalance "
+            "Spot: all nodes of the group are spot; the label eks.amazonaws.com/capacityType is SPOT, and the only "
+            "taints are yours. EKS chooses the machines by price and capacity, replaces a node on a rebalance "
             "recommendation and drains it on the notice of 2 minutes, as a best effort. Capacity type and machines "
             "cannot be changed later: make a new group instead."
         )
         if len(machines) == 1:
             yield (
                 "One machine type means one spot market for each zone. More of the same CPUs, memory and GPUs are "
-                f"taken less often: create_flags: {{{setting}: [{pool.machine}, ...]}}. The cluster autoscaler takes "
-                "the first for its measure."
+                f"reclaimed less often: create_flags: {{{setting}: [{pool.machine}, ...]}}. The cluster autoscaler measures "
+                "by the first."
             )
         if not any(providers.is_spot_taint(pool, taint) for taint in pool.taints):
             yield request.warn(
@@ -256,7 +256,7 @@ def _devices(pool: Pool) -> Iterator[tuple[str, int]]:
 
 
 def preference(request: Request) -> Iterator[str]:
-    """The priority expander with every pool of EKS; nothing if they are of one capacity."""
+    """The priority expander with every pool of EKS; empty if they are of one capacity."""
     objects = list(
         expander_objects({name: one for name, one in request.pools.items() if one.provider == request.pool.provider})
     )
@@ -292,7 +292,7 @@ def eksctl_config(request: Request) -> Iterator[str]:
     group = _group(request, name)
     machines = tuple(group["instanceTypes"])
     yield from comment(f"{pool.name}: {counted(pool)} on EKS, as a managed node group.")
-    yield from comment("Nothing has been run. Write it to a file, then: eksctl create nodegroup --config-file FILE")
+    yield from comment("No command has run yet. Write it to a file, then: eksctl create nodegroup --config-file FILE")
     yield from items(
         (*request.warnings, *shared_meanings(request, machines, "instanceTypes"), *_eksctl_meanings(request))
     )
@@ -345,7 +345,7 @@ def _eksctl_meanings(request: Request) -> Iterator[str]:
     )
     if gpus(pool):
         yield (
-            "eksctl takes the NVIDIA AMI for machines with GPUs, and installs NVIDIA's device plugin unless told "
+            "eksctl takes the NVIDIA AMI for machines with GPUs, and installs NVIDIA's device plugin unless set "
             "otherwise."
         )
     yield f"desiredCapacity is min_nodes ({pool.min_nodes})."

@@ -180,7 +180,7 @@ def _meanings(request: Request, name: str, flags: dict[str, tuple[Word, ...]]) -
         "--min-count and --max-count, and then refuses. Nodes come when pods wait for them."
     )
     yield (
-        "Labels and taints are given here and never to Node objects: AKS tells its autoscaler of them, so that a pool "
+        "Labels and taints are given here and never to Node objects: AKS passes them to its autoscaler, so that a pool "
         "of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool update."
     )
     reserved = [key for key in providers.own_labels(pool) if key.startswith(_RESERVED)]
@@ -198,8 +198,8 @@ def _spot_meanings(request: Request, flags: dict[str, tuple[Word, ...]]) -> Iter
     pool = request.pool
     yield (
         "--priority Spot: AKS adds the label and the taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule by "
-        "itself. It can never be the cluster's default pool, has no SLA and one fault domain, and its upgrades drain "
-        "nothing. Priority, eviction policy and maximum price cannot be changed later: make a new pool instead."
+        "itself. It can never be the cluster's default pool, has no SLA and one fault domain, and its upgrades do not "
+        "drain. Priority, eviction policy and maximum price cannot be changed later: make a new pool instead."
     )
     if pool.max_price is None:
         yield (
@@ -262,7 +262,9 @@ def pools_of_api_model(model: Mapping[str, Any], name: str) -> list[ListedPool]:
     properties = model.get("properties") or {}
     profiles = properties.get("agentPoolProfiles")
     if not isinstance(profiles, list) or not all(isinstance(one, Mapping) and one.get("name") for one in profiles):
-        raise InputError(f"{name}: an API model of aks-engine, whose agentPoolProfiles are no list of pools with names")
+        raise InputError(
+            f"{name}: an API model of aks-engine, whose agentPoolProfiles are not a list of pools with names"
+        )
     limits = dict(_limits(properties))
     return [_pool(profile, limits) for profile in profiles]
 

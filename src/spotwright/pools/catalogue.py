@@ -35,9 +35,7 @@ def script(request: Request, tool: str | None = None) -> list[str]:
     """
     pool = request.pool
     if pool.automatic:
-        raise InputError(
-            f"pool {pool.name}: it is automatic, so its provider makes it by itself: there is no command for it"
-        )
+        raise InputError(f"pool {pool.name}: it is automatic, so its provider makes it by itself, without a command")
     fitting = providers.of(pool).tools
     if not fitting:
         raise InputError(f"pool {pool.name}: Spotwright writes no commands that make pools of {pool.provider}")

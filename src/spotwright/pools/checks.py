@@ -1,6 +1,6 @@
 """What ``pools check`` finds, most severe findings first: the pools, their nodes and their DaemonSets against work to come.
 
-Pods of manifests: work that no node admits or nobody can read, and taints that none of it tolerates. Pools that grow from
+Pods of manifests: work that no node admits or that is unreadable, and taints that none of it tolerates. Pools that grow from
 zero: labels that the autoscaler cannot know while no node is there. The end of a node: the provider's notice, the kubelet's
 shutdown and the grace periods must fit. DaemonSets: device plugins, drivers and log collectors that do not reach the nodes
 where work will run.
@@ -120,7 +120,7 @@ def check_growth(ground: ClusterInventory) -> Iterator[Finding]:
                     f"pool {pool.name}",
                     f"the label {key}={value} is put on a node after it has booted: the autoscaler does not know it "
                     "while the pool has no node, and never makes one for work that selects it",
-                    "give the pool a label of its own when it is made, or set min_nodes: 1",
+                    "give the pool a distinct label when it is made, or set min_nodes: 1",
                 )
         hints = _hints(pool)
         if hints:
@@ -137,7 +137,7 @@ def check_growth(ground: ClusterInventory) -> Iterator[Finding]:
                     work.where,
                     f"its node selector asks for {key}={value}, a label that nodes have only after they have "
                     f"booted{': ' + ', '.join(pools) if pools else ''}: no pool grows from 0 for it",
-                    "select a label that the pool is made with, such as those of spotwright pools list",
+                    "select a label that the pool is made with; spotwright pools list shows them",
                 )
 
 
@@ -201,9 +201,8 @@ def _shutdown(spot: Sequence[Pool], shutdown: Shutdown) -> Iterator[Finding]:
             "kubelet-shutdown-off",
             Severity.WARNING,
             "kubelet",
-            f"{setting} is 0: when the provider ends the machine, pods are not told with SIGTERM unless something "
-            "drains the node",
-            "run a handler that drains (spotwright node-agent tells code of the notice), or set shutdownGracePeriod",
+            f"{setting} is 0: when the provider ends the machine, pods get no SIGTERM unless something drains the node",
+            "run a handler that drains (spotwright node-agent passes the notice to code), or set shutdownGracePeriod",
         )
         return
     for pool in spot:
@@ -221,7 +220,7 @@ def _shutdown(spot: Sequence[Pool], shutdown: Shutdown) -> Iterator[Finding]:
             "kubelet-shutdown-without-share",
             Severity.ERROR,
             "kubelet",
-            f"of the {format_duration(total)} of {setting} nothing is left for the pods of users, whose priority is 0",
+            f"the {format_duration(total)} of {setting} leave no time for the pods of users, whose priority is 0",
             "make shutdownGracePeriod longer than shutdownGracePeriodCriticalPods, or give priority 0 a period",
         )
 
@@ -246,7 +245,7 @@ def _pools_of(policy: Policy, pools: Mapping[str, Pool]) -> list[Pool]:
 def _grace(
     where: str, grace: float, pools: Sequence[Pool], share: float | None, of: str = _OF_PRIORITY
 ) -> Iterator[Finding]:
-    """``pools``: the spot pools of the work. ``share``: what kubelets leave for pods of users, None where nobody said it."""
+    """``pools``: the spot pools of the work. ``share``: what kubelets leave for pods of users, None if unknown."""
     notice = shortest_notice(pools)
     if notice is None:
         return

@@ -141,7 +141,7 @@ class Objects:
     ``kubelets`` are how kubelets end; ``priorities`` the values of priority classes, under the empty name the default.
     ``no_daemon_sets`` says why a cluster does not show its DaemonSets.
 
-    ``config_maps`` are those of the cluster autoscaler by name, each with where it stands; ``no_config_maps`` says why a cluster
+    ``config_maps`` are the cluster autoscaler's by name, each with where it stands; ``no_config_maps`` says why a cluster
     does not show them. ``has_all``: one that is not among them is not in the cluster. ``is_empty``: there is a list without
     objects, as kubectl writes it for a cluster without nodes. ``admitting`` are those that say what a cluster adds to pods.
     """
@@ -171,7 +171,7 @@ class Objects:
         return bool(self.nodes) or self.is_empty
 
     def require_nodes(self, name: str, *, or_others: bool = False) -> None:
-        """Raise :class:`InputError` if there is no node, with what there is instead.
+        """Raise :class:`InputError` without a node, with what there is instead.
 
         ``or_others``: no nodes are needed where there is a list without items, or something else that the checks read.
         """
@@ -352,7 +352,7 @@ class PodWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterInventory:
-    """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` those of none.
+    """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` the nodes of none.
 
     ``unread`` are the pods and ConfigMaps that cannot be compared, because a field of theirs has another form than it must have.
     ``knows_nodes``: the nodes are all that there are. ``autoscalers`` are as the ConfigMaps of the cluster autoscaler show them.
@@ -395,7 +395,7 @@ class ClusterInventory:
         def left(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
             return tuple(one for one in taints if not providers.is_tolerated_by_cluster(pool, one, work.requests))
 
-        if not self.members.get(pool.name):  # nothing but the configuration says what labels its nodes have
+        if not self.members.get(pool.name):  # only the configuration says what labels its nodes have
             return node_labels.refusal(pool, work.constraints, left(providers.taints(pool)))
         reasons = [work.constraints.refusal(labels, left(taints)) for labels, taints in self.kinds_of_node(pool)]
         return "" if "" in reasons else reasons[0]
@@ -405,7 +405,7 @@ class ClusterInventory:
         return work.constraints.tolerates(taint) or providers.is_tolerated_by_cluster(pool, taint, work.requests)
 
     def kinds_of_node(self, pool: Pool) -> list[tuple[Mapping[str, str], tuple[Taint, ...]]]:
-        """The different labels and lasting taints of the pool's nodes; those of the configuration where it has no node."""
+        """The different labels and lasting taints of the pool's nodes; the configuration's if it has no node."""
         nodes = self.members.get(pool.name) or ()
         if not nodes:
             return [(labels, providers.taints(pool)) for labels in providers.labels_by_zone(pool)]
@@ -451,7 +451,7 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
 
 
 def _not_added(one: Mapping[str, Any], wrong: Unreadable) -> Finding:
-    text = f"{show(wrong.path)}: {wrong.text}: nothing of it was added to pods"
+    text = f"{show(wrong.path)}: {wrong.text}: it was not applied to pods"
     return Finding(
         "manifest-not-readable", Severity.ERROR, object_name(one), text, "correct the manifest, or leave it out"
     )
@@ -486,13 +486,13 @@ def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | No
 def pod_works(document: Any, file: str, config: Config, others: Others = no_others) -> Iterator[PodWork | Finding]:
     """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow.
 
-    So are those of a manifest that is a text in the object. In place of a pod that cannot be read there is a finding, with the
+    So are pods of a manifest that is a text in the object. An unreadable pod gives a finding, with the
     field. The configuration names the version of Argo; ``others`` has the objects that say what the cluster adds to pods.
     """
     if not isinstance(document, Mapping):
         return
     yield from _works_of(document, file, argo_version(config), others)
-    with suppress(ManifestError):  # a text that is no YAML, which place refuses
+    with suppress(ManifestError):  # invalid YAML, which place refuses
         for held in objects_within(data_document(document, file), (), document):
             if held.base == ():  # it stands in a text; one that is a mapping was found already
                 yield from _works_of(held.value, file, argo_version(config), others)
@@ -527,7 +527,7 @@ def _unread(where: str, error: ManifestError) -> Finding:
         "pod-not-readable",
         Severity.ERROR,
         where,
-        f"{error}: nothing of this pod was compared with the pools",
+        f"{error}: this pod was not compared with the pools",
         "correct the field; spotwright lint names its line",
     )
 

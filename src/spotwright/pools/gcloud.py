@@ -140,7 +140,7 @@ def _availability(pool: Pool) -> Iterator[str]:
         kind = accelerator(pool).replace("nvidia-tesla-", "nvidia-").replace("-", "_").upper()
         quotas.append(f"{'PREEMPTIBLE_' if pool.is_spot else ''}{kind}_GPUS")
     spot_quota = (
-        " Without preemptible quota of its own, spot is counted against the ordinary quota." if pool.is_spot else ""
+        " Without a separate preemptible quota, spot is counted against the ordinary quota." if pool.is_spot else ""
     )
     yield from section(
         "Does the region have the machine, and is quota left?",
@@ -177,8 +177,8 @@ def _meanings(request: Request) -> Iterator[str]:
         "the pool has three."
     )
     yield (
-        "--location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE tells its autoscaler "
-        "of labels, taints and GPUs of the pool, so that a pool of 0 nodes is known to fit."
+        "--location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE passes labels, "
+        "taints and GPUs of the pool to its autoscaler, so that a pool of 0 nodes is known to fit."
     )
     reserved = [
         key for key in providers.own_labels(pool) if not _is_ours(key) and key not in (*_SAID_BY_MACHINE, PREEMPTIBLE)

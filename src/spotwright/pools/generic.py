@@ -42,12 +42,12 @@ _ANNOTATION = "capacity.cluster-autoscaler.kubernetes.io"
 
 
 def generic_script(request: Request) -> Iterator[str]:
-    """The script for one pool. Raises :class:`InputError` if nothing would distinguish its nodes."""
+    """The script for one pool. Raises :class:`InputError` if its nodes would be indistinguishable."""
     pool = request.pool
     labels = providers.own_labels(pool)
     if not labels and not pool.taints:
         raise InputError(
-            f"pool {pool.name}: nothing distinguishes its nodes: set provider:, or labels: and taints: of the nodes in "
+            f"pool {pool.name}: its nodes are indistinguishable: set provider:, or labels: and taints: of the nodes in "
             "spotwright.yaml"
         )
     taints = [taint.with_equals for taint in pool.taints]
@@ -109,7 +109,7 @@ DEFAULT_CLASS = "spotwright"
 def compute_class_lines(pools: Mapping[str, Pool], ladder: Sequence[str] = ()) -> Iterator[str]:
     """The ComputeClass of each name that the pools of GKE have as their label, or one of all of them where none has the label.
 
-    Raises :class:`InputError` if there is no pool of GKE.
+    Raises :class:`InputError` without a pool of GKE.
     """
     ours = {name: pool for name, pool in pools.items() if providers.of(pool).class_label}
     if not ours:
@@ -177,4 +177,4 @@ def _meanings(name: str, members: Sequence[Pool]) -> Iterator[str]:
             f"labels: {{{COMPUTE_CLASS}: {name}}}."
         )
     if {pool.is_spot for pool in members} != {True, False}:
-        yield "All pools of the class have one capacity: there is nothing to fall back to."
+        yield "All pools of the class have one capacity, so there is no fallback."

@@ -57,7 +57,7 @@ NODE_CLASS_LABELS: Mapping[str, Mapping[str, str]] = {
 class NodePool(NamedTuple):
     """What a NodePool of a cluster asks for. ``capacities``: True for spot. ``flags`` are settings for ``create_flags``.
 
-    ``max_lifetime`` is empty where nothing ends the work on a node at that age; ``notes`` say so.
+    ``max_lifetime`` is empty if work on a node does not end at that age; ``notes`` say so.
     """
 
     name: str
@@ -119,7 +119,7 @@ def _notes_on_the_end(expires: str, last: str, budgets: Sequence[Mapping[str, An
     """What a NodePool does to work that is not to be disrupted; ``expires`` and ``last``, its two fields, may be empty."""
     if expires and not last:
         yield (
-            f"its expireAfter {expires} is no lifetime: a drain waits for work with {_DO_NOT_DISRUPT} unless "
+            f"its expireAfter {expires} is not a lifetime: a drain waits for work with {_DO_NOT_DISRUPT} unless "
             "terminationGracePeriod is set, so that work outlives it"
         )
     if expires and last:
@@ -184,15 +184,15 @@ def karpenter_objects(request: Request) -> Iterator[str]:
     unknown = providers.unknown_zones(pool)
     if unknown:
         raise InputError(
-            f"pool {pool.name}: Karpenter takes the label of a zone, such as eastus-{unknown[0]}, and nothing says the "
-            "region: set region: of the pool in spotwright.yaml"
+            f"pool {pool.name}: Karpenter takes the label of a zone, such as eastus-{unknown[0]}, but the "
+            "region is unknown: set region: of the pool in spotwright.yaml"
         )
     name = name_at_provider(request)
     members = _members(request, name)
     reference = own.pop("nodeClassRef", None)
     own = {key: value for key, value in own.items() if key not in ("requirements", "limits")}
     yield from comment(f"{', '.join(f'{one.name}: {counted(one)}' for one in members)}, made by Karpenter.")
-    yield from comment("Nothing has been run. Read it, then pass it to kubectl apply -f -")
+    yield from comment("No command has run yet. Read it, then pass it to kubectl apply -f -")
     yield from items((*request.warnings, *_meanings(request, members)))
     if reference is not None:
         yield from _node_pool(request, name, members, reference)
@@ -209,7 +209,7 @@ def _members(request: Request, name: str) -> list[Pool]:
         if set(other.taints) != set(request.pool.taints):
             raise InputError(
                 f"pools {request.pool.name} and {other.name} are both the NodePool {name}, whose nodes have the same "
-                f"taints: give them the same taints, or labels: {{{providers.pool_label(other)}: NAME}} of their own"
+                f"taints: give them the same taints, or labels: {{{providers.pool_label(other)}: NAME}} that differ"
             )
     return members
 
@@ -233,7 +233,7 @@ def _meanings(request: Request, members: Sequence[Pool]) -> Iterator[str]:
     pool = request.pool
     if len(members) > 1:
         yield (
-            f"{', '.join(one.name for one in members)} are one NodePool: its requirements and its limits are those of all of "
+            f"{', '.join(one.name for one in members)} are one NodePool: its requirements and its limits cover all of "
             "them together, and each of these pools gives this same text."
         )
     if any(one.is_spot for one in members):
@@ -318,7 +318,7 @@ def _weight(request: Request, members: Sequence[Pool]) -> tuple[int, str]:
 
 
 def _requirements(members: Sequence[Pool]) -> Iterator[dict[str, Any]]:
-    """What all of the pools need together; a requirement that one of them has not is none of the NodePool."""
+    """What all of the pools need together; the NodePool has only requirements common to all."""
 
     def one_of(key: str, *values: str) -> Iterator[dict[str, Any]]:
         if all(values):
@@ -363,7 +363,7 @@ def _limits(members: Sequence[Pool]) -> Iterator[str]:
         yield f"  limits: {flow({name: quantity(name, amount) for name, amount in amounts.items()})}  # {products}"
     for pool in unknown[:1]:
         yield (
-            f"  # limits: SET node: of {pool.name} in spotwright.yaml; without it nothing bounds the pool to "
+            f"  # limits: SET node: of {pool.name} in spotwright.yaml; without it the pool is not bounded to "
             f"{pool.max_nodes} nodes"
         )
 

@@ -1,6 +1,6 @@
 """Nodes against the configuration: labels, taints, GPUs, and what an eviction left behind.
 
-Sources: the names of taints are those of :mod:`spotwright.clouds.node_signs`; Azure/AKS#2976 (the autoscaler copies the taint of
+Sources: the names of taints come from :mod:`spotwright.clouds.node_signs`; Azure/AKS#2976 (the autoscaler copies the taint of
 the last evicted node into its picture of an empty pool, which then never grows); Kubernetes, "Schedule GPUs" (a node offers GPUs
 once a device plugin has registered).
 
@@ -53,7 +53,7 @@ _LEFTOVERS = (
             "eviction-leftover",
             Severity.ERROR,
             "",
-            "a taint that an eviction left ({taint}): nothing lands there, and the cluster autoscaler takes it for a "
+            "a taint that an eviction left ({taint}): no pod lands there, and the cluster autoscaler counts it as a "
             "taint of every new node of the pool, which then stays at 0",
             "kubectl taint node NODE {taint}- where the machine lives; kubectl delete node NODE where it is gone",
         ),
@@ -241,7 +241,7 @@ def check_strangers(ground: ClusterInventory) -> Iterator[Finding]:
             Severity.NOTE,
             "nodes of no pool",
             f"{names([name_of(node) for node in ground.strangers])}: no pool of spotwright.yaml has their labels, so "
-            "they are no rung: attempts are never sent there",
+            "they are never rungs: attempts are not sent there",
             "spotwright pools import prints them as pools",
         )
     for pool in ground.pools.values():
@@ -264,7 +264,7 @@ def check_strangers(ground: ClusterInventory) -> Iterator[Finding]:
             Severity.NOTE,
             names(some),
             f"the label {key}: {today}",
-            "make the pool again in the form of today",
+            "make the pool again in the current form",
         )
 
 

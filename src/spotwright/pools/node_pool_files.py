@@ -1,6 +1,6 @@
 """Reads node pools off what the tools of their providers list, so that pools without a node are known too.
 
-The lists are those of ``az aks nodepool list``, ``gcloud container node-pools list``, ``aws eks describe-nodegroup`` and
+The lists come from ``az aks nodepool list``, ``gcloud container node-pools list``, ``aws eks describe-nodegroup`` and
 ``eksctl get nodegroup`` (each as JSON), and Terraform's own output (``terraform show -json``, also of a plan, and ``terraform
 state pull``). A form is known by its content. Resources of Terraform are read as the list of the same provider.
 
@@ -105,7 +105,7 @@ def _named(pool: ListedPool, name: str) -> _Raw:
 
 
 def _parts(document: _Raw, depth: int = 0) -> Iterator[tuple[_Form, _Raw]]:
-    """The node pools of a document: itself, those of a cluster, and those of a page of a list."""
+    """The node pools of a document: itself, a cluster's, and those of a page of a list."""
     if str(document.get("apiVersion")).startswith("eksctl.io/"):
         yield from _groups(document)
         return
@@ -143,7 +143,7 @@ def _is_terraform(document: _Raw) -> bool:
 def _resources(document: _Raw, name: str) -> Iterator[tuple[_Form, _Raw]]:
     """The node pools of an output of Terraform; those that a cluster repeats are left out.
 
-    Raises :class:`InputError` if there are none, with the types of resource that there are.
+    Raises :class:`InputError` without any, with the types of resource in the file.
     """
     found: dict[str, list[_Raw]] = {}
     for kind, values in _instances(document):
@@ -196,7 +196,7 @@ def _mappings(value: Any) -> list[_Raw]:
 
 
 def _block(values: _Raw, key: str) -> _Raw:
-    """A block of a resource, which Terraform writes as a list of one mapping; empty where there is none."""
+    """A block of a resource, which Terraform writes as a list of one mapping, or empty."""
     value = values.get(key)
     return value if isinstance(value, Mapping) else next(iter(_mappings(value)), {})
 

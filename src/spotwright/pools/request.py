@@ -167,7 +167,7 @@ API_MODEL: Mapping[str, Any] = {
 
 
 def find_wrong(value: Any, shape: Any, path: str = "") -> str:
-    """The first field that has not the shape, with what it should be and what it is; empty if there is none."""
+    """The first field that has not the shape, with what it should be and what it is, or empty."""
     if isinstance(shape, str):
         text = str(value)
         shown = f" ({text})" if isinstance(value, str | int | float) and 0 < len(text) <= _SHOWN else ""
@@ -190,8 +190,8 @@ def word_for(value: Any) -> str:
     return _WORDS.get(type(value), "another value")
 
 
-UNKNOWN_CAPACITY = "capacity unknown: nothing says spot or on-demand; on-demand is an assumption, correct it"
-"""The note on a pool that was read and whose capacity nothing says."""
+UNKNOWN_CAPACITY = "capacity unknown; assumed on-demand: correct it"
+"""The note on a pool that was read without a capacity."""
 
 
 class ListedPool(NamedTuple):
@@ -279,7 +279,7 @@ def items(texts: Iterable[str]) -> Iterator[str]:
 
 
 def heredoc(words: Sequence[Word], lines: Iterable[str]) -> Iterator[str]:
-    """A command that reads the lines from its standard input; the shell expands nothing in them."""
+    """A command that reads the lines from its standard input, unexpanded by the shell."""
     yield f"{' '.join(_quoted(word) for word in words)} <<'EOF'"
     yield from lines
     yield "EOF"
@@ -312,10 +312,10 @@ class Request:
 
 
 def introduction(request: Request, where: str) -> Iterator[str]:
-    """The first lines of a script: the pool in words, and that nothing has run."""
+    """The first lines of a script: the pool in words, and that no command has run."""
     pool = request.pool
     yield from comment(f"{pool.name}: {counted(pool)} on {where}.")
-    yield from comment("Nothing has been run. Read the commands, set their variables, then pass them to a shell.")
+    yield from comment("No command has run yet. Read the commands, set their variables, then pass them to a shell.")
 
 
 def name_at_provider(request: Request) -> str:
@@ -364,7 +364,7 @@ def labels_at_start(request: Request) -> Mapping[str, str]:
 def with_create_flags(
     request: Request, flags: Flags, said_by: Mapping[str, str], *, separator: str = ""
 ) -> dict[str, tuple[Word, ...]]:
-    """Our flags with those of ``create_flags``. ``said_by``: the pool's field that says the value of a flag.
+    """Our flags with the pool's ``create_flags``. ``said_by``: the pool's field that says the value of a flag.
 
     ``separator`` joins the values of a list to one; without one they stay separate words. Raises :class:`InputError`.
     """

@@ -2,9 +2,9 @@
 
 It uses WAL with ``synchronous=FULL``: events survive ``kill -9`` and power loss once :meth:`Journal.append` has returned, and
 SQLite recognises a torn tail, which would otherwise look like a shorter history. Every append checks the epoch of the lease in
-the same transaction, so an engine that lost its run writes nothing more. Readers never block the engine. In a folder that
+the same transaction, so an engine that lost its run stops writing. Readers never block the engine. In a folder that
 cannot be written they read the file as immutable, or a copy of a file that a killed engine left with an unfinished log.
-Whether thousands of journals may have changed is told from their files, without opening them.
+Files alone show whether thousands of journals may have changed, without opening them.
 
 A journal may come from a stranger. So its files are regular and of bounded size, its schema holds tables alone (a view, a trigger
 or an expression in a table would be evaluated here), its rows ascend, and each question has a deadline.
@@ -66,7 +66,7 @@ _INSERT = "INSERT INTO events (at, kind, task, attempt, data) VALUES (?, ?, ?, ?
 
 _LARGEST = 4_000_000_000  # bytes of a journal: 100,000 events have some ten millions
 _LARGEST_VALUE = 64_000_000  # bytes of one event
-_MOST_EVENTS = 1_000_000  # that are shown; five seconds to read. An engine reads more of its own
+_MOST_EVENTS = 1_000_000  # that are shown; five seconds to read. An engine reads more of its run's
 _DEADLINE = 10.0  # seconds in which SQLite finds the next row
 _STEPS = 100_000  # of SQLite's virtual machine between two looks at the clock, a few milliseconds
 _TABLE = re.compile(r"CREATE TABLE \w+\s*\([^()]*\)")
@@ -213,7 +213,7 @@ class Journal:
             self._db.execute("UPDATE lease SET owner = '' WHERE epoch = ?", (self.epoch,))
 
     def lease(self) -> Lease | None:
-        """The lease, or None if no engine has taken it since it was given back. :meth:`Lease.is_held` tells if it is valid."""
+        """The lease, or None if no engine has taken it since it was given back. :meth:`Lease.is_held` says if it is valid."""
         with self._question():
             return self._lease()
 
@@ -265,14 +265,14 @@ class Journal:
     def events(self, after: int = 0, only_of: str = "") -> Iterator[tuple[int, Event]]:
         """The events after a sequence number, each with its own sequence number.
 
-        ``only_of``: those of this task, of the tasks inside it, and of no task. To leave the others out here is ten times as fast
-        as to read them.
+        ``only_of``: only events of this task, of the tasks inside it, and of no task. To leave the others out here is ten times
+        as fast as to read them.
         """
         with closing(self.rows(after, only_of=only_of)) as rows:
             yield from decoded(rows, str(self.path), self._writer)
 
     def rows(self, after: int = 0, *, at_most: int = -1, only_of: str = "") -> Generator[JournalRow, None, None]:
-        """The rows after a sequence number as they are stored, for whoever decodes them elsewhere; -1: all of them."""
+        """The rows after a sequence number as they are stored, for decoding elsewhere; -1: all of them."""
         with self._question():
             rows = self._db.execute(_ROWS, {"after": after, "most": at_most, "task": only_of})
             last = after
@@ -355,7 +355,7 @@ def decoded(rows: Iterable[JournalRow], place: str, writer: Callable[[], str]) -
         for seq, at, kind, task, attempt, data in rows:
             yield seq, read(at, kind, task, attempt, data)
     except json.JSONDecodeError as error:
-        raise StateError(f"{place}: is damaged ({error}); nothing can be read from there on") from error
+        raise StateError(f"{place}: is damaged ({error}) and cannot be read from there on") from error
     except RecursionError:
         raise StateError(f"{place}: event {seq} has a value that is nested too deeply to be read") from None
     except UnknownEvent as error:
@@ -378,7 +378,7 @@ def _require_files(path: Path) -> None:
             require_regular(os.lstat(file), _LARGEST)
         except FileNotFoundError:
             if not suffix:
-                raise StateError(f"{path}: there is no journal") from None
+                raise StateError(f"{path}: no journal") from None
         except OSError as error:
             raise StateError(f"{file}: is not a journal of spotwright ({error.strerror})") from error
 
@@ -438,7 +438,7 @@ def _checked(connection: _Connection, path: Path) -> _Connection:
 
 
 def _foreign(connection: _Connection) -> str:
-    """What else than plain tables a schema has: a view, a trigger, an index, or a table with an expression; empty for nothing.
+    """What else than plain tables a schema has: a view, a trigger, an index, or a table with an expression, or empty.
 
     SQLite parses the ``sql`` of each row; other columns may say what they like. An expression has parentheses.
     """
@@ -454,7 +454,7 @@ def _clear_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except json.JSONDecodeError as error:
-        raise StateError(f"{path}: is damaged ({error}); nothing can be read from there on") from error
+        raise StateError(f"{path}: is damaged ({error}) and cannot be read from there on") from error
     except sqlite3.Error as error:
         text = str(error)
         if text == "interrupted":
@@ -486,7 +486,7 @@ def journal_stamp(journal: Path) -> JournalStamp | None:
         except FileNotFoundError:
             stamp += [0, 0, 0]
             continue
-        if path == wal and not status.st_size:  # a reader has left it, and it says nothing
+        if path == wal and not status.st_size:  # a reader has left it, without content
             stamp += [0, 0, 0]
             continue
         if now - status.st_mtime_ns < _WHILE:

@@ -31,11 +31,11 @@ __all__ = ["ENVIRONMENT", "AttemptLog", "RunReader", "follow_logs", "list_logs",
 
 
 class RunReader:
-    """The state of one run, read from its journal. Nothing is written.
+    """The state of one run, read from its journal. It never writes.
 
     ``source``: where the run is read from, or whether the holder of a lease is alive, for a run in a state folder here.
 
-    ``state`` and ``is_driven`` are those of the last :meth:`refresh`; the constructor makes the first one. ``seq`` is the
+    ``state`` and ``is_driven`` come from the last :meth:`refresh`; the constructor makes the first one. ``seq`` is the
     sequence number of the last event that is folded, ``made_at`` the run's
     :meth:`~spotwright.records.stored_plan.RunSource.made_at`.
     Raises :class:`StateError` where the run cannot be read.
@@ -151,7 +151,7 @@ def _tasks_named(state: RunState, name: str, among: Iterable[str]) -> Iterator[s
 
 
 def require_tasks(reader: RunReader, name: str) -> list[str]:
-    """The paths of the tasks that a name means, and of those inside them. Raises :class:`UnknownRun` if there are none."""
+    """The paths of the tasks that a name means, and of the tasks inside them. Raises :class:`UnknownRun` if no task matches."""
     found = list(_tasks_named(reader.state, name, reader.state.tasks))
     if not found:
         raise UnknownRun(f"run {reader.folder.name} has no task {name!r}{no_such_task(name, reader.state.tasks)}")
@@ -222,7 +222,7 @@ class _Selection:
         return logs
 
     def logs_so_far(self, changed: Iterable[str] | None = None) -> list[AttemptLog]:
-        """The wanted logs that exist so far; with ``changed``, only those of these tasks."""
+        """The wanted logs that exist so far; with ``changed``, only these tasks' logs."""
         tasks = self._reader.state.tasks
         return self._of_tasks(self._paths(tasks if changed is None else changed))
 

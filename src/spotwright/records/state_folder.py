@@ -146,7 +146,7 @@ class RunFolder:
 
 
 class StateFolder:
-    """The state folder of a project. :meth:`open` creates a missing one; :meth:`existing` writes nothing."""
+    """The state folder of a project. :meth:`open` creates a missing one; :meth:`existing` never writes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -205,7 +205,7 @@ class StateFolder:
 
     @property
     def rehearsals(self) -> Path:
-        """The folder of rehearsals, each with a state folder of its own."""
+        """The folder of rehearsals, each with its own state folder."""
         return self.path / "rehearsals"
 
     @property
@@ -281,7 +281,7 @@ class StateFolder:
             names = ", ".join(run.name for run in matches[-5:])
             raise UnknownRun(f"{name!r} is the beginning of several runs: {names}")
         newest = ", ".join(run.name for run in runs[-3:])
-        hint = f"the newest are {newest}" if newest else "there are none yet"
+        hint = f"the newest are {newest}" if newest else "none exists yet"
         raise UnknownRun(f"no run {name!r} in {self.path.absolute()}: {hint}; --state names another folder")
 
 

@@ -69,8 +69,8 @@ def quotes_from_data(data: Mapping[str, Sequence[object]]) -> dict[str, Quote]:
 class StoredPlan:
     """One version of a run's plan. ``traces`` are the recordings of its pools, so that they are part of the run.
 
-    ``found`` are the pools that were read off nodes, and that nobody described.
-    ``real_nodes``: somebody pays for the nodes, those of a cluster, where a deadline has no effect; the nodes of a run on one
+    ``found`` are undescribed pools that were read off nodes.
+    ``real_nodes``: the nodes are a cluster's and cost money, and a deadline has no effect; the nodes of a run on one
     machine are simulated.
     """
 
@@ -122,7 +122,7 @@ def _simulated(pool: Pool, interrupt_every: float | None) -> Pool:
 
 
 def can_be_taken(pools: Mapping[str, Pool]) -> bool:
-    """Whether any node of these pools can be taken away in a local run."""
+    """Whether any node of these pools can be reclaimed in a local run."""
     return any(
         pool.simulate.interrupt_every is not None or pool.simulate.trace is not None or pool.max_lifetime is not None
         for pool in pools.values()
@@ -267,17 +267,17 @@ class RunSource(PlanTexts, Protocol):
     def look(self, after: int, only_of: str = "") -> AbstractContextManager[Look]:
         """The events after a sequence number, as long as the context is open.
 
-        ``only_of``: a task whose events are wanted, those of the tasks inside it, and those of no task; others may be left out.
+        ``only_of``: a task; events of tasks other than it and those inside it may be left out.
         """
 
     def pause(self, seconds: float) -> None:
         """Wait until the next look, which finds at least what happened up to then."""
 
     def now(self) -> float:
-        """The present on the clock of whoever records the run, in Unix seconds."""
+        """The present by the recorder's clock, in Unix seconds."""
 
     def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
-        """What a log has from an offset on, ``at_most`` so many bytes (-1: all); nothing where there is no log.
+        """What a log has from an offset on, ``at_most`` so many bytes (-1: all); empty without a log.
 
         ``environment``: the file of a build's log, or empty for the log of an attempt.
         """

@@ -1,6 +1,6 @@
 """The Python API: ``run = spot.run(my_pipeline, ...)`` in scripts and notebooks, with the engine of the command line.
 
-The engine runs in a process of its own (:mod:`spotwright.runs.engine_process`), so that a notebook keeps its memory, its
+The engine runs in a separate process (:mod:`spotwright.runs.engine_process`), so that a notebook keeps its memory, its
 threads and its Ctrl-C, and a run goes on when its kernel dies. :class:`Run` reads the journal, so it is the same for runs that
 were started elsewhere.
 """
@@ -148,7 +148,7 @@ class Run:
             return run_html(view, account(reader.state, reader.now))
 
 
-def run(  # noqa: PLR0913 (each is an option of its own)
+def run(  # noqa: PLR0913 (each is a separate option)
     pipeline: Callable[..., Any] | str | Path,
     arguments: Mapping[str, Any] | None = None,
     *,
@@ -176,7 +176,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
     ``containers`` says what container components run in: ``"podman"``, ``"docker"``, the first of them that answers
     (``"auto"``), or ``"host"``: as processes of this machine. With ``wait=False`` the call returns once the run has begun.
 
-    Raises :class:`InputError` for anything wrong before the run begins. A run that fails raises nothing: look at
+    Raises :class:`InputError` for anything wrong before the run begins. A failing run does not raise: look at
     :attr:`Run.status`.
     """
     if isinstance(pipeline, str | Path) and is_script(Path(pipeline)):

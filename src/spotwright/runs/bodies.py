@@ -72,13 +72,13 @@ def require_platform() -> None:
 
 
 def require_lasting(folder: Path) -> None:
-    """Raise :class:`InputError` for a folder of which each attempt has a layer of its own: what a script writes there is lost."""
+    """Raise :class:`InputError` for a folder of which each attempt has its own layer: what a script writes there is lost."""
     from spotwright.errors import InputError
     from spotwright.local.supervisor.private_folders import private_folders
 
     if str(folder.resolve()) in private_folders():
         raise InputError(
-            f"{folder}: what a script writes here is lost with its attempt, as on a node that goes; run it in a folder of its own"
+            f"{folder}: what a script writes here is lost with its attempt, as on a reclaimed node; run it in another folder"
         )
 
 

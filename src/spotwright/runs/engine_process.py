@@ -39,7 +39,7 @@ class _Lines:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing to do: every line is flushed when it is written."""
+        """Do nothing: every line is flushed when it is written."""
 
     def send(self, **message: Any) -> None:
         """Write one JSON line."""

@@ -68,9 +68,9 @@ class PlannedRun(NamedTuple):
 def plan_run(
     source: Compiled | PodSource, options: PlanOptions, *, partly: bool = False, real_nodes: bool = False
 ) -> PlannedRun:
-    """Plan every task and bind the arguments; ``partly``: arguments may be missing, because nothing will be run.
+    """Plan every task and bind the arguments; ``partly``: arguments may be missing, because the plan will not be run.
 
-    ``real_nodes``: the run uses nodes of a cluster, which somebody pays for, and not simulated ones.
+    ``real_nodes``: the run uses nodes of a cluster, which cost money, instead of simulated ones.
 
     Raises :class:`InputError` for a configuration, a policy or a pipeline that cannot run, and for arguments that are missing,
     unknown or of the wrong type.
@@ -92,7 +92,7 @@ def _config(source: Compiled | PodSource, options: PlanOptions) -> Config:
 
 
 def _require_matches(config: Config, graph: TaskGraph) -> None:
-    """Raise :class:`ConfigError` for a pattern of ``policy.tasks`` that matches no task: its policy would hold for nothing."""
+    """Raise :class:`ConfigError` for a pattern of ``policy.tasks`` that matches no task: its policy would have no effect."""
     written = graph.written_tasks()
     for pattern, layer in config.policy_tasks:
         if not any(task.meant_by(pattern) for task in written):
@@ -103,7 +103,7 @@ def _require_matches(config: Config, graph: TaskGraph) -> None:
 def source_file(source: Compiled | PodSource) -> Path | None:
     """The user's file that holds the pipeline; ``None`` for pods, a command, and a function from a notebook or a console.
 
-    The name of a notebook's cell (``<ipython-input-3-...>``, ``/tmp/ipykernel_7/123.py``) is no file.
+    The name of a notebook's cell (``<ipython-input-3-...>``, ``/tmp/ipykernel_7/123.py``) is not a file.
     """
     file = Path(source.source)
     return file if source.source and file.exists() else None

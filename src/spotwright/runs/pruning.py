@@ -116,7 +116,7 @@ class _Stock:
         return any(used.is_relative_to(real) for used in self.in_use)
 
     def entries(self, folder: Path) -> list[Path]:
-        """The content of a folder of the state folder; nothing if a symbolic link leads out of the state folder."""
+        """The content of a folder of the state folder; empty if a symbolic link leads out of the state folder."""
         return sorted(folder.iterdir()) if folder.is_dir() and not self.trash.refusal(folder) else []
 
     def runs_named_in(self, *values: Any) -> frozenset[str]:
@@ -186,7 +186,7 @@ def _run(stock: _Stock, folder: RunFolder, *, is_newest: bool) -> _Run:
 
 
 def _why_kept(stock: _Stock, reader: RunReader, *, is_newest: bool) -> str:
-    """The reason to keep a run for its own sake; empty where there is none."""
+    """The reason to keep a run for its own sake, or empty."""
     if reader.folder.name in stock.options.keep:
         return "named by --keep"
     if reader.is_driven:
@@ -312,7 +312,7 @@ def _is_same_folder(path: str, folder: Path) -> bool:
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
-    """The mapping in a file; empty if there is none, or none that can be read."""
+    """The mapping in a file; empty if it is missing or unreadable."""
     try:
         content = json.loads(read_regular(path, LARGEST_FILE))
     except (OSError, ValueError, RecursionError):

@@ -1,9 +1,9 @@
 """Resumes a run after a crash, a stop or a failure, also with changed code, and cancels a run.
 
-The lease is taken first, which fences the earlier engine. Then every attempt that may still be alive is settled: its exit record
-counts if there is one, otherwise it is ended and lost. Only then anything new starts. If the run had failed, its unfinished tasks
-run again with fresh budgets. If the pipeline or the configuration has changed, the run gets a new version of its plan, and tasks
-whose code has changed run again together with their downstream tasks.
+The lease is acquired first, which fences the earlier engine. Then every attempt that may still be alive is settled: its exit
+record counts if it exists, otherwise it is ended and lost. Only then new attempts start. If the run had failed, its unfinished
+tasks run again with fresh budgets. If the pipeline or the configuration has changed, the run gets a new version of its plan, and
+tasks whose code has changed run again together with their downstream tasks.
 
 An engine that drives a run cancels it when asked; the attempts that a dead engine has left are ended here.
 """
@@ -141,7 +141,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str
 
 
 def _changed_plan(stored: StoredPlan, say: Say) -> StoredPlan | None:
-    """The plan from the user's files as they are now, where it differs from the run's; ``None`` where nothing changed."""
+    """The plan from the user's files as they are now, where it differs from the run's; ``None`` if they are unchanged."""
     source, config = _source_now(stored.source, say), _config_now(stored, say)
     if _is_same_code(source, stored.source) and config.text == stored.config.text:
         return None
@@ -190,7 +190,7 @@ def _source_now(compiled: Compiled | PodSource, say: Say) -> Compiled | PodSourc
 
 
 def _config_now(stored: StoredPlan, say: Say) -> Config:
-    """The configuration from the same file as before; if there was none, from a file that was written since."""
+    """The configuration from the same file as before; without one, from a file that was written since."""
     path = Path(stored.config.path)
     if stored.config.is_file and not path.exists():
         say(f"{path} is gone: going on with the pools and policy that the run was started with")
@@ -200,7 +200,7 @@ def _config_now(stored: StoredPlan, say: Say) -> Config:
         config = configuration.load(path)
     elif stored.config.is_built_in and file is not None:
         config = configuration.find(file)
-    else:  # a mapping, or a pipeline without a file: there is no file to read again
+    else:  # a mapping, or a pipeline without a file: no file to read again
         return stored.config
     if config.text != stored.config.text:
         say(f"{config.path} has changed: its pools and policy count from now on")

@@ -32,7 +32,7 @@ DEFAULT_STATE = ".spotwright"
 """The default state folder, below the current folder."""
 
 CACHE_MODES = ("auto", "on", "off")
-"""``auto``: use earlier results as KFP does, but not in a run whose nodes may be taken, which shows what interruptions do."""
+"""``auto``: use earlier results as KFP does, but not in a run whose nodes may be reclaimed, which shows what interruptions do."""
 
 CONTAINER_MODES = ("auto", "podman", "docker", "host")
 """The runtime of container components; ``auto``: podman, else docker; ``host``: processes of this machine."""

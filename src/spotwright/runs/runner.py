@@ -151,7 +151,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 class Prepared(NamedTuple):
-    """A run that is planned and that this machine can execute. Nothing is written yet. ``notes`` are for the user."""
+    """A run that is planned and that this machine can execute. It is not written yet. ``notes`` are for the user."""
 
     planned: PlannedRun
     host: HostResources
@@ -260,7 +260,7 @@ def begin_records(folder: RunFolder, stored: StoredPlan, created: Event, forecas
 
     The journal gets its name last, so every run that is listed can be resumed.
 
-    Raises :class:`StateError` where they cannot be written; then nothing of the run stays.
+    Raises :class:`StateError` where they cannot be written; then the run is removed.
     """
     beside = folder.journal.with_name("journal.new")
     try:
@@ -324,5 +324,5 @@ def opened(
 
 
 def _uses_cache(mode: str, config: Config) -> bool:
-    """Whether earlier results are used. With ``auto`` not where nodes can be taken: such a run shows what interruptions do."""
+    """Whether earlier results are used. With ``auto`` not if nodes can be reclaimed: such a run shows what interruptions do."""
     return mode == "on" or (mode == "auto" and not can_be_taken(config.pools))

@@ -25,7 +25,7 @@ _KINDS: Mapping[str, type[SpotwrightError]] = {"state": StateError, "pipeline": 
 def ask(module: str, request: Mapping[str, Any]) -> subprocess.Popen[str]:
     """Start a module as a process and send it the request over a pipe, which no other process can read.
 
-    The process has a session of its own, which Ctrl-C in the terminal does not reach: the caller calls :func:`stop`. Raises
+    The process has its own session, which Ctrl-C in the terminal does not reach: the caller calls :func:`stop`. Raises
     :class:`UnsupportedPlatform` on platforms that cannot run attempts, :class:`InputError` for arguments that are not JSON.
     """
     require_platform()

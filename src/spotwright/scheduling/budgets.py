@@ -68,7 +68,7 @@ class BudgetUse(NamedTuple):
     moves: int = 0
 
     def after(self, cause: Cause) -> BudgetUse:
-        """Return the counts with one more ending of this cause. Causes without a budget change nothing."""
+        """Return the counts with one more ending of this cause. Causes without a budget do not count."""
         if cause is Cause.SUCCEEDED:  # by far the most frequent one
             return self
         return BudgetUse(
@@ -104,7 +104,7 @@ class LadderPosition(NamedTuple):
 class AttemptLife(NamedTuple):
     """The result of one attempt: its last reported progress (0 to 1) and its lifetime in seconds of the world's time.
 
-    ``on_demand`` tells whether its rung is an on-demand rung.
+    ``on_demand`` says whether its rung is an on-demand rung.
     """
 
     interrupted: bool
@@ -132,8 +132,8 @@ def count_useless(lives: Sequence[AttemptLife], ceiling: float, *, saves: bool) 
     """Count the interrupted attempts in a row that got nowhere; of all rows of them the longest counts (row 8).
 
     An attempt gets on if the task saves its work and it reports more progress than all attempts before it. Of a task that saves
-    and whose attempts report nothing, those get on that live longer than ``ceiling``, as in :func:`count_stalled`. A task that
-    saves nothing begins again after each interruption: none of its interrupted attempts gets on.
+    and whose attempts report no progress, those get on that live longer than ``ceiling``, as in :func:`count_stalled`. A task
+    that saves no work begins again after each interruption: none of its interrupted attempts gets on.
     """
     silent = all(life.progress is None for life in lives)
     most, row, best = Useless(), Useless(), 0.0
@@ -190,7 +190,7 @@ def after_attempt(
 def backoff(spent: BudgetUse, position: LadderPosition, pools: Sequence[str], policy: Policy) -> float:
     """Return the backoff after an interruption, in seconds (row 3); ``spent`` counts that interruption too.
 
-    It is 0 unless ``pools``, those of the next rung, include the pool that the attempt was taken from. It grows only while
+    It is 0 unless ``pools``, the next rung's, include the pool that reclaimed the attempt's node. It grows only while
     attempts do not advance the task.
     """
     stalled = spent.interruptions if position.stalled is None else min(position.stalled, spent.interruptions)
@@ -301,7 +301,7 @@ def pause_after(before: Pause | None, at: float) -> Pause:
 
 
 def pauses_of(vain: Iterable[tuple[float, Collection[str]]]) -> Mapping[str, Pause]:
-    """The pauses after attempts that waited in vain: for each the moment at which it was taken back, and its pools."""
+    """The pauses after attempts that waited in vain: for each the moment at which it was recalled, and its pools."""
     pauses: dict[str, Pause] = {}
     for at, pools in vain:
         for pool in pools:
@@ -319,7 +319,7 @@ def rung_after_waiting(
 ) -> int | None:
     """The rung for the attempt after one that waited in vain on ``rung``: the next allowed one, after the last the first.
 
-    A rung all of whose pools are ``without`` capacity is passed over. ``None``: there is no other rung to try now.
+    A rung all of whose pools are ``without`` capacity is passed over. ``None``: no other rung to try now.
     """
     allowed = allowed_rungs(spent, policy, ladder)
     below, above = (index for index in allowed if index > rung), (index for index in allowed if index < rung)

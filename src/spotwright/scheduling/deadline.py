@@ -6,8 +6,8 @@ A task may wait for spot as long as an on-demand node could still finish it afte
 
 Both figures begin with what is stated and end with what was measured (:mod:`spotwright.scheduling.estimates`).
 
-Work that is not saved is lost with its node. So an attempt that saves nothing is launched on spot only while on-demand could
-still do everything again after it, and one that saves is taken off spot at the last moment from which on-demand can still finish,
+Work that is not saved is lost with its node. So an attempt that saves no work is launched on spot only while on-demand could
+still do everything again after it, and one that saves leaves spot at the last moment from which on-demand can still finish,
 less the time that it needs to end (:mod:`spotwright.engine.decide`).
 
 Without a stated ``work`` no wait is known to be safe, so the task goes to on-demand at once. The formula is that of the safety
@@ -59,11 +59,11 @@ class Advice(NamedTuple):
 class Outlook(NamedTuple):
     """Input of the decision about one task. Moments are Unix seconds, durations seconds of real time.
 
-    ``work`` is the duration of the whole task on a node that is never taken (``None``: not stated), ``progress`` the share of it,
-    0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt is expected to need before the work goes on.
-    ``useless`` is the number of attempts in a row on spot that were interrupted and got nowhere, ``max_interruptions`` how many
-    of them may be. ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait.
-    ``saves`` tells whether the work is saved, ``drain`` how long an attempt takes to end when it is told to. ``advice`` says what
+    ``work`` is the duration of the whole task on a node that is never reclaimed (``None``: not stated), ``progress`` the share of
+    it, 0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt is expected to need before the work goes
+    on. ``useless`` is the number of attempts in a row on spot that were interrupted and got nowhere, ``max_interruptions`` how
+    many of them may be. ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait.
+    ``saves`` says whether the work is saved, ``drain`` how long an attempt takes to end after SIGTERM. ``advice`` says what
     costs least. ``estimated`` is what the task needs by what was measured, expected and at most; ``None``: exactly what is
     stated.
     """
@@ -127,7 +127,7 @@ def choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], st
     deadline) leaves spot rungs only.
 
     Where on-demand is wanted and no on-demand rung has room, a spot rung with room is better than none. That on-demand has no
-    room is told before it is needed.
+    room is known before it is needed.
     """
     return _with_room(_choose(outlook, ladder, has_room, stay), outlook, ladder, has_room)
 
@@ -184,7 +184,7 @@ def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[s
 
     While there is slack the attempt waits on one spot rung after another, then on the on-demand rungs in order. The deadline ends
     the turns: the attempt still tries the rungs of the same kind after ``rung``, and a spot rung with room, then none is left.
-    Room that was waited for in vain is no reason to wait for it again.
+    Do not wait again for room that did not come.
     """
     spot = _spot(ladder)
     same_kind = ladder.on_demand if rung in ladder.on_demand else tuple(spot)
@@ -216,7 +216,7 @@ def _on_demand_rung(ladder: Ladder, has_room: Callable[[str], bool], stay: int |
 
 
 def _advised(outlook: Outlook, advice: Advice, ladder: Ladder, has_room: Callable[[str], bool]) -> Choice:
-    """The rung of what costs least. Whoever waits looks again soon: other pools may have room by then."""
+    """The rung of the cheapest action. A waiting attempt looks again soon: other pools may have room by then."""
     if advice.rung is None:
         return _on_demand(outlook, _on_demand_rung(ladder, has_room), f"on-demand: {advice.why}")
     return Choice(advice.rung, f"{'spot' if advice.launches else 'waits for spot'}: {advice.why}", advice.until)

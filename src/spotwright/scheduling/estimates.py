@@ -67,7 +67,7 @@ class Estimate(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What a task still needs: the work ``left``, the ``whole`` work if nothing of it is saved, and a ``launch``.
+    """What a task still needs: the work ``left``, the ``whole`` work if none of it is saved, and a ``launch``.
 
     ``work_from`` and ``launch_from`` say in words where the figures are from.
     """
@@ -165,7 +165,7 @@ def next_mark(
     """Measure one report of an attempt: the new pace of its task, and the new mark of the attempt.
 
     ``mark`` is ``None`` before its first report, ``reached`` the share that earlier attempts of the task had reported: below it
-    a gain may be restored rather than done, so nothing is measured there. ``stated`` is the stated work in seconds, 0 for none.
+    a gain may be restored rather than done, so it does not count there. ``stated`` is the stated work in seconds, 0 for none.
     A clock that jumps back, and a share that falls, begin anew.
     """
     if mark is None or at < mark.last or share < mark.newest:
@@ -184,7 +184,7 @@ def pace_now(pace: Pace, mark: Mark | None, reached: float, stated: float) -> Pa
 def _closed(pace: Pace, mark: Mark, reached: float, stated: float) -> tuple[Pace, Mark]:
     """The pace with the open group of reports, which is complete; one without a gain is put to the next one.
 
-    A leap to the end is no measure of the work that it leaps over.
+    A leap to the end does not measure the work that it leaps over.
     """
     if mark.at is None:
         return pace, mark._replace(at=mark.last, share=mark.newest)

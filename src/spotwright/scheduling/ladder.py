@@ -54,7 +54,7 @@ class Ladder:
     """The rungs in order, spot before on-demand, with the reason for every pool that is not a rung.
 
     ``undecided``: the work's own conditions that only its run decides, so that some of the rungs may not fit then.
-    ``tainted``: the pools that only a taint of theirs keeps from being a rung, where there is no rung of their capacity.
+    ``tainted``: the pools that only their taint keeps from being a rung, if their capacity has no rung.
     ``unstated``: a sentence on GPUs that the work asks for, and of which some of its pools do not say whether they have them.
     """
 
@@ -67,7 +67,7 @@ class Ladder:
 
     @property
     def idle(self) -> tuple[str, ...]:
-        """The GPU pools that are no rung because the work asks for no GPUs."""
+        """The GPU pools that are not rungs because the work asks for no GPUs."""
         return tuple(name for name, why in self.refusals.items() if why == _IDLE)
 
     @property
@@ -85,7 +85,7 @@ class Ladder:
         return [text for text in (note, self.unstated) if text]
 
     def remedy(self, path: str) -> str:
-        """How the task of this path gets to the tainted pools, in words that end a message; empty if there are none."""
+        """How the task of this path gets to the tainted pools, in words that end a message, or empty."""
         if not self.tainted:
             return ""
         names = [*self.tainted, *(name for rung in self.rungs for name in rung.pools)]
@@ -150,7 +150,7 @@ def _unstated(work: PodRequirements, pools: Sequence[Pool]) -> str:
 def too_large(requests: Resources, node: Resources | None) -> str:
     """Return the reason for which a node of this size is too small (``it asks for 8 cpu, a node has 6 cpu``), or empty text.
 
-    Every node has the resources of :data:`EVERYWHERE`: a size that does not name one tells nothing about it.
+    Every node has the resources of :data:`EVERYWHERE`: a size that does not name one leaves it open.
     """
     if node is None:
         return ""
@@ -249,7 +249,7 @@ def _note(policy: Policy, rungs: Iterable[Rung]) -> str:
     """The sentence for the user where ``spot: prefer`` finds pools of one capacity type only."""
     kinds = {rung.spot for rung in rungs}
     if policy.spot is Spot.PREFER and kinds == {True}:
-        return "no on-demand pool fits: spot is preferred, but there is nothing to fall back to"
+        return "no on-demand pool fits: spot is preferred, but has no fallback"
     if policy.spot is Spot.PREFER and kinds == {False}:
         return "no spot pool fits: it runs on on-demand"
     return ""

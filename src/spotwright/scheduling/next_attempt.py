@@ -1,7 +1,7 @@
 """Decides the next attempt of a task from the endings of those before: its number, its rung, or that a budget is spent.
 
 The local engine, the recorder of a workload and the webhook ask :func:`next_rung`, so that the same endings lead to the same
-rung. The webhook meets each new pod with nothing but what was recorded: a decision that was recorded holds, and where the record
+rung. The webhook meets each new pod with only the record: a decision that was recorded holds, and where the record
 is late the same function computes it. What follows one ending says :mod:`spotwright.scheduling.budgets`.
 """
 
@@ -31,12 +31,12 @@ __all__ = ["ByDeadline", "NextAttempt", "PastAttempt", "next_rung"]
 class PastAttempt(NamedTuple):
     """One recorded attempt of a task.
 
-    ``cause`` is ``None`` while it runs, and as long as its ending is not known. ``pools`` are those of the rung for which it was
+    ``cause`` is ``None`` while it runs, and as long as its ending is not known. ``pools`` belong to the rung for which it was
     admitted, or of all rungs, ``pool`` that of its node. ``has_climbed``: it left the rung on which it began to wait.
-    ``waited_in_vain``: it was taken back because it had no node and none was on its way. ``then`` are the pools of the rung that
-    was recorded for the next attempt; empty: nothing was. ``rung`` is its index on the ladder, where the ladder is the one of
-    then. ``stalled`` and ``useless`` are those of :class:`~spotwright.scheduling.budgets.LadderPosition`. ``is_recorded``: false
-    for an ending that was seen and is not recorded yet: it moves the rung, and refuses nothing.
+    ``waited_in_vain``: it was recalled because it had no node and none was on its way. ``then`` are the pools of the rung that
+    was recorded for the next attempt; empty: none. ``rung`` is its index on the ladder, if the ladder is still the one of
+    then. ``stalled`` and ``useless`` as in :class:`~spotwright.scheduling.budgets.LadderPosition`. ``is_recorded``: false
+    for an ending that was seen and is not recorded yet: it moves the rung, but refuses no pod.
     """
 
     cause: Cause | None = None
@@ -124,7 +124,7 @@ def next_rung(
 def _index(past: PastAttempt, ladder: Ladder, rung: int) -> int:
     """The index of an attempt's rung: that with its pools, or that of its node's pool where it was open to several rungs.
 
-    ``rung`` if the ladder of today has neither.
+    ``rung`` if the present ladder has neither.
     """
     if past.rung is not None:
         return past.rung

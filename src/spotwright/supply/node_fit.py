@@ -1,6 +1,6 @@
-"""Chooses a simulated node for an attempt as the Kubernetes scheduler does, and says when nodes are taken.
+"""Chooses a simulated node for an attempt as the Kubernetes scheduler does, and says when nodes are reclaimed.
 
-Nodes are taken by a seeded model of interruptions, or by a recorded trace of available nodes. Filter: taints (NoSchedule,
+Nodes are reclaimed by a seeded model of interruptions, or by a recorded trace of available nodes. Filter: taints (NoSchedule,
 NoExecute), node selector, required node affinity, and room for the requests. Score: the weights of matching preferred terms
 first, then fewer untolerated ``PreferNoSchedule`` taints, then the emptier node; ties go to the older node. Source: Kubernetes
 scheduler plugins NodeAffinity, TaintToleration, NodeResourcesFit (LeastAllocated).
@@ -57,7 +57,7 @@ interruption on a fast machine and after it on a slow one."""
 
 
 class InterruptionDraw:
-    """When the node of one attempt is taken: at a ``share`` of its reported work, or at an ``age`` in seconds."""
+    """When the node of one attempt is reclaimed: at a ``share`` of its reported work, or at an ``age`` in seconds."""
 
     __slots__ = ("age", "share")
 
@@ -66,7 +66,7 @@ class InterruptionDraw:
         self.age = age
 
     def threshold(self, first: float) -> float | None:
-        """The progress at which the node is taken, for an attempt whose first report was ``first``; ``None``: never."""
+        """The progress at which the node is reclaimed, for an attempt whose first report was ``first``; ``None``: never."""
         if self.share is None or first >= 1.0:
             return None
         return first + self.share * (1.0 - first)
@@ -183,7 +183,7 @@ PODS = 110
 """The most attempts that a node holds, whatever they request: the kubelet's default ``maxPods``."""
 
 
-_UNKNOWN = dict.fromkeys(EVERYWHERE, 1 << 62)  # of a size that does not name them, they bound nothing
+_UNKNOWN = dict.fromkeys(EVERYWHERE, 1 << 62)  # unlimited in a size that does not name them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +199,7 @@ class NodeRequest:
     constraints: Constraints = field(default_factory=Constraints)
     grace: float = 30.0
     _scores: dict[tuple[str, str], int | None] = field(default_factory=dict, init=False)
-    names_resources: bool = field(default=False, init=False)  # it requests more than nothing
+    names_resources: bool = field(default=False, init=False)  # it has requests
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names_resources", any(self.requests.values()))

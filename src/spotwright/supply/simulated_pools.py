@@ -1,4 +1,4 @@
-"""Simulated pools: nodes that boot, fill up, are drained and are taken, and the attempts that run on them.
+"""Simulated pools: nodes that boot, fill up, are drained and are reclaimed, and the attempts that run on them.
 
 The supply is a state machine without clock, threads or processes: the caller passes ``now``, and :meth:`Supply.advance`
 returns the events up to that moment. The local world turns them into signals to real processes, the simulation into facts on
@@ -53,8 +53,8 @@ class RunningAttempt:
     node: Node
     request: NodeRequest
     progress: float | None = None  # its last report
-    draw: InterruptionDraw | None = None  # set while this attempt's draw decides when the node is taken
-    threshold: float | None = None  # the progress at which its node is taken
+    draw: InterruptionDraw | None = None  # set while this attempt's draw decides when the node is reclaimed
+    threshold: float | None = None  # the progress at which its node is reclaimed
 
 
 @dataclass(slots=True)
@@ -280,7 +280,7 @@ class Supply:
     def release(self, key: AttemptKey, now: float) -> None:
         """Free the room of an ended attempt, once the decision about its end is made.
 
-        Before that decision, a waiting attempt would get the room even if the end is a failure after which nothing may start.
+        Before that decision, a waiting attempt would get the room even if the end is a failure after which no attempt may start.
         """
         running = self._running.pop(key, None)
         if running is None:
@@ -298,7 +298,7 @@ class Supply:
             self._watch_idle(node, now)
 
     def report(self, key: AttemptKey, progress: float, now: float) -> None:
-        """Note the progress (0 to 1) of an attempt; its node is taken at the drawn share of its work."""
+        """Note the progress (0 to 1) of an attempt; its node is reclaimed at the drawn share of its work."""
         running = self._running.get(key)
         if running is None:
             return
@@ -311,7 +311,7 @@ class Supply:
     # -- interruptions and disruptions from outside the pools
 
     def take(self, key: AttemptKey, notice: float, why: str, now: float) -> None:
-        """Take the node of an attempt after ``notice`` seconds, whatever the notice of its pool; nothing if it has no node.
+        """Reclaim the node of an attempt, if it has one, after ``notice`` seconds, whatever the notice of its pool.
 
         With a notice of zero the node goes at once, even if a notice was given before.
         """
@@ -324,7 +324,7 @@ class Supply:
             self._take(running.node, why, now, notice)
 
     def approve(self, node: str) -> None:
-        """Let the provider take a node with a notice now, because its event was approved; nothing for a node without notice."""
+        """Let the provider reclaim a node with a notice now, because its event was approved; no effect without a notice."""
         noticed = self._node(node)
         if noticed is not None and noticed.goes_at is not None:
             self._remove(noticed, "before its time, as was approved")
@@ -473,7 +473,7 @@ class Supply:
     # -- traces
 
     def _tick(self, state: PoolState, moment: float, now: float) -> None:
-        """Follow the trace to ``moment`` of its own time: take the nodes that are too many now.
+        """Follow the trace to ``moment`` of its own time: reclaim the nodes that are too many now.
 
         The seed draws the order in which they go.
         """
@@ -522,10 +522,10 @@ class Supply:
             self._use_draw_of(key, now)
 
     def _use_draw_of(self, key: AttemptKey, now: float) -> None:
-        """Let the draw of this attempt decide when its node is taken.
+        """Let the draw of this attempt decide when its node is reclaimed.
 
-        Only the draw of the oldest attempt on a node counts. If every draw counted, a node with ten attempts would be taken ten
-        times as often.
+        Only the draw of the oldest attempt on a node counts. If every draw counted, a node with ten attempts would be reclaimed
+        ten times as often.
         """
         running = self._running[key]
         pool = running.node.pool

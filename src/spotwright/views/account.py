@@ -63,7 +63,7 @@ class OnDemand(NamedTuple):
 
 
 def on_demand_for(ran_on: Pool, requests: Resources, ladder: Ladder, pools: Mapping[str, Pool]) -> OnDemand | str:
-    """The alternative to an attempt on ``ran_on``, or a sentence that says why there is none."""
+    """The alternative to an attempt on ``ran_on``, or a sentence that says why not."""
     if not ran_on.is_spot:
         return _on(ran_on, requests)
     candidates = _on_ladder(ladder, pools) or [
@@ -131,7 +131,7 @@ class _After:
 
 
 def kept_of(attempts: Sequence[AttemptState], *, may_succeed: bool) -> list[KeptWork]:
-    """The kept part of each attempt, in their order; nothing of a live attempt yet.
+    """The kept part of each attempt, in their order; empty for a live attempt.
 
     ``may_succeed``: the task has not ended, so that work of its last attempts may still be kept.
     """
@@ -294,7 +294,7 @@ class AttemptCost(NamedTuple):
 
     @property
     def uncounted(self) -> Amount:
-        """What it would pay more if it had ended when its absence was known; nothing where its end was reported."""
+        """What it would cost more if it had ended when its absence was known; zero if its end was reported."""
         more = parts_of(self.ended_by or 0.0) - parts_of(self.started_at) - self.clock
         return Amount.of(max(0, int(self.share * more)), self.price)
 
@@ -370,8 +370,8 @@ class Account(NamedTuple):
     ``why_no_comparison``. ``builds`` are the Python environments that were built: packages, and seconds by the clock;
     a build is on no node. ``unpriced`` names the pools without a price; if there are any, no amount has money. ``cached`` names
     the tasks that used an earlier result (task, run, task of that run) and cost nothing. ``prices`` says where prices come
-    from: ``simulated``, ``configured``, or ``mixed``. ``has_own_nodes``: nobody else uses the nodes. In a cluster
-    others do, and then ``boot``, ``idle`` and ``unfilled`` are nothing. ``moves`` counts the attempts that a deadline moved
+    from: ``simulated``, ``configured``, or ``mixed``. ``has_own_nodes``: only the run uses its nodes. In a cluster
+    others do, and then ``boot``, ``idle`` and ``unfilled`` are zero. ``moves`` counts the attempts that a deadline moved
     elsewhere, and ``relaunches`` is the boot of the nodes that were requested for their successors; ``boot`` has it too.
     """
 
@@ -614,7 +614,7 @@ def _attempts(state: RunState, nodes: Sequence[_Node], until: float) -> Iterator
         planned = effective_plan(state, task) if is_here and task.status is not TaskStatus.WAITING else task.plan
         planned = alike.setdefault((tuple(planned.work.requests.items()), planned.ladder.rungs), planned)
         for attempt, kept in zip(task.attempts, kept_of(task.attempts, may_succeed=may_succeed), strict=True):
-            if attempt.bound_at is None or not attempt.node or not attempt.pool:  # unknown nodes cost nobody knows what
+            if attempt.bound_at is None or not attempt.node or not attempt.pool:  # the cost of unknown nodes is unknown
                 continue
             node = named.find(attempt.node, attempt.bound_at)
             as_made = planned
@@ -625,15 +625,15 @@ def _attempts(state: RunState, nodes: Sequence[_Node], until: float) -> Iterator
             if share is None:
                 share = shares[id(as_made), id(node.size)] = share_of(as_made.work.requests, node.size)
             end = _end_of(attempt, node.state, until)
-            start = min(end, attempt.runs_since or end)  # what does not start on its node uses nothing of it
+            start = min(end, attempt.runs_since or end)  # an attempt that does not start uses none of its node
             yield _Attempt(task.path, as_made, attempt, kept, *kept.millionths, next(numbers), share, start, end, node)
 
 
 def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:
     """When the attempt left its node: by its exit record if there is one, else by its ``ended`` event.
 
-    Without a record not after its node was gone: of a machine that is gone the pod may stay for minutes, and nothing runs
-    in it. With one, the attempt's own clock is believed.
+    Without a record not after its node was gone: the pod of a lost machine may stay for minutes without running
+    code. With one, the attempt's own clock counts.
     """
     bound = attempt.bound_at or 0.0
     measured = attempt.ended.ended_at if attempt.ended is not None else None
@@ -646,7 +646,7 @@ def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:
 def left_node_at(state: RunState, attempt: AttemptState) -> float | None:
     """When an attempt that has ended left its node (Unix seconds); ``None`` before its end, and for one that never had a node.
 
-    Where nobody tells its pool, that is when its end was seen; where its pool is told and its node is not, it is not known.
+    If its pool is unknown, that is when its end was seen; if only its node is unknown, it is not known.
     """
     if attempt.bound_at is None or attempt.ended_at is None:
         return None
@@ -690,7 +690,7 @@ def _split(nodes: Iterable[_Node], attempts: Iterable[_Attempt], *, is_shared: b
 
 
 def _prices(state: RunState, nodes: Sequence[_Node]) -> str:
-    """Where the prices of the pools that were used come from; before the first node, those of all pools."""
+    """Where the prices of the pools that were used come from; before the first node, of all pools."""
     sources = {pool.price_source for pool in [node.pool for node in nodes] or state.plan.config.pools.values()}
     return sources.pop().value if len(sources) == 1 else "mixed"
 
@@ -744,7 +744,7 @@ def _pool_cost(line: _Line) -> PoolCost:
 
 
 class _Compared(NamedTuple):
-    """The counterfactual and the savings, or the reason why there are none."""
+    """The counterfactual and the savings, or the reason why not."""
 
     on_demand: Range | None = None
     pools: tuple[tuple[str, Fraction], ...] = ()
@@ -792,7 +792,7 @@ def _compare(
 
 def _why_not(attempts: Sequence[_Attempt], unpriced: Sequence[str]) -> str:
     if not any(attempt.node.pool.is_spot for attempt in attempts):
-        return "nothing ran on spot"
+        return "no attempt ran on spot"
     if unpriced:
         return f"{', '.join(unpriced)} {'has' if len(unpriced) == 1 else 'have'} no price"
     if not any(attempt.most for attempt in attempts):

@@ -91,7 +91,7 @@ def _price_sources(account: Account) -> str:
 _PRICES = {
     PriceSource.SIMULATED: "are simulated",
     PriceSource.EXAMPLE: "are examples",
-    PriceSource.CONFIGURED: "are those of the configuration",
+    PriceSource.CONFIGURED: "come from the configuration",
 }
 
 
@@ -112,7 +112,7 @@ def price_unit(prices: str, currency: str) -> str:
 
 
 def cost_heading(prices: Iterable[str]) -> str:
-    """The head of a column with the costs of several runs; ``Cost`` if somebody may be billed for one of them."""
+    """The head of a column with the costs of several runs; ``Cost`` if one of them may be billed."""
     sources = sorted(set(prices))
     if {"simulated", "example"}.issuperset(sources):
         return f"{' or '.join(sources)} cost".capitalize()
@@ -229,7 +229,7 @@ def _not_useful(account: Account) -> Iterator[tuple[SpentOn, str]]:
         costs = [each for each in account.attempts_by_start if each.spent is spent]
         words = f"{with_unit(cost_range(amounts, account.whole), account)} {_by(spent, len(costs))}"
         if amounts.high and not amounts.is_exact:
-            words += "; a range, since only reported progress tells what was done again"
+            words += "; a range, since only reported progress shows what was redone"
         yield spent, words
 
 
@@ -251,7 +251,7 @@ def saved_text(account: Account) -> str:
     paid = account.on_demand.high.money or Fraction(0)
     if high < 0:
         more = with_unit(money_range(-high, -low, account.whole), account)
-        return f"nothing: spot did not pay here, its attempts cost {more} more than {there}"
+        return f"none: spot did not pay here; its attempts cost {more} more than {there}"
     part = f" ({float(high / paid):.0%})" if low == high and paid else ""
     so_far = " so far" if account.under_way else ""
     return f"{with_unit(money_range(low, high, account.whole), account)}{part}{so_far} against {there}"
@@ -295,7 +295,7 @@ def report_json(account: Account, name: str = "", *, with_attempts: bool = True)
     """The account for machines. Without ``with_attempts`` the list ``attempts_by_start`` is empty: a large run has many.
 
     An amount is node time with its cost, ``{"seconds", "money"}``, ``money`` null without prices. A range is
-    ``{"low", "high"}`` of two amounts, or of two numbers where nothing else is said. Moments are Unix seconds.
+    ``{"low", "high"}`` of two amounts, or of two numbers unless stated otherwise. Moments are Unix seconds.
 
     - ``run``, ``currency``, ``prices`` (``simulated``, ``example``, ``configured``, ``mixed``), ``time_scale``, ``until``
       (when it was made), ``under_way`` (something has not ended), ``unpriced`` (pools without a price);
@@ -313,7 +313,7 @@ def report_json(account: Account, name: str = "", *, with_attempts: bool = True)
       ``configured``), ``nodes`` (how many), and the same amounts as above;
     - ``attempts_by_start``: ``task``, ``attempt``, ``pool``, ``node``, ``capacity``, ``cause``, ``started_at``,
       ``seconds`` by the clock, ``share`` of its node, ``cost``, ``kept`` (a range: the part of it that was kept), ``ended_by``
-      (nothing reported its end: it is counted up to the last proof that it lived, and was known to be gone then; else null);
+      (its end was not reported: it counts up to the last proof of life, and was known to be gone then; else null);
     - ``builds`` of Python environments: ``packages``, and the ``seconds`` by the clock, which are in no amount;
     - ``cached``: tasks that cost nothing, with the ``run`` whose result they used and the ``task_there``.
     """

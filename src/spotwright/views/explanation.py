@@ -59,7 +59,7 @@ def explanation_text(placements: Mapping[str, PlacedFile], config: Config) -> st
     lines += [f"note: {note}" for note in config.notes]
     for name, placement in placements.items():
         if not placement.roles:
-            lines += ["", f"{name}: nothing that is placed"]
+            lines += ["", f"{name}: has no pods to place"]
         for alike in _alike(placement.roles, config):
             lines.append("")
             for role in alike:
@@ -107,7 +107,7 @@ def _role_facts(role: RoleReport, config: Config, *, lines: bool) -> dict[str, A
 
 def _role_lines(role: RoleReport, config: Config) -> Iterator[str]:
     if role.policy.spot is None:
-        yield "  nothing is added: no policy says anything about spot here"
+        yield "  left alone: no policy mentions spot here"
         if role.pools or role.refusals:
             yield f"  pools that take it as it is: {_named(role, config) or 'none'}"
             yield from _refused(role)
@@ -129,7 +129,7 @@ def _role_lines(role: RoleReport, config: Config) -> Iterator[str]:
 
 _HEADERS = ("policy", "value", "from", "enforced by")
 _WAITS = ("interruptions", "errors")
-_ITS_ROLE = "its role"  # the reason has a line of its own
+_ITS_ROLE = "its role"  # the reason has its own line
 
 
 def _policy_rows(role: RoleReport) -> Iterator[tuple[str, str, str, str]]:
@@ -235,7 +235,7 @@ def _pool_state(pool: Mapping[str, Any]) -> str:
         state = "; ".join(
             filter(None, [pool["state"], f"out of capacity, passed over until {time_of_day(pool['until'])}"])
         )
-    return f"{pool['pool']}: {state or 'nothing is said of it'}"
+    return f"{pool['pool']}: {state or 'state unknown'}"
 
 
 def _move(move: Mapping[str, Any] | None) -> Iterator[str]:
@@ -244,7 +244,7 @@ def _move(move: Mapping[str, Any] | None) -> Iterator[str]:
         if move["stays"]:
             yield f"stays there: {move['stays']}"
         else:
-            yield f"is taken back at {time_of_day(move['at'])}; the next pod waits for a node of {' or '.join(move['to'])}"
+            yield f"will be evicted at {time_of_day(move['at'])}; the next pod waits for a node of {' or '.join(move['to'])}"
             if move["backoff"]:
                 yield f"its Job makes that pod {span(move['backoff'])} later: it waits twice as long after each failed pod"
 

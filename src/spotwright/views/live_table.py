@@ -1,8 +1,8 @@
 """The live display of a run in a terminal: the place of every task, the last interruptions, what waits for what.
 
 It draws after events, at most ten times a second, and when a figure on it changes by itself: each second while a task is
-younger than a minute or a wait shorter than one, each minute after that. So a display of long work costs nothing. Its content
-is updated event by event, so that ten thousand tasks cost no more than ten. A thread of its own draws; it reads only the
+younger than a minute or a wait shorter than one, each minute after that. So a display of long work is free. Its content
+is updated event by event, so that ten thousand tasks cost no more than ten. A separate thread draws; it reads only the
 :class:`LiveState`, under the lock.
 
 No other module needs rich; this one is imported only where there is a terminal.
@@ -158,11 +158,11 @@ def _row_as_named(state: RunState, task: TaskState) -> Row:
     if task.status is not TaskStatus.RUNNING:
         return _waiting_row(state, task, {})
     attempt = task.last
-    text = f"attempt {attempt.number} on {attempt.node or 'a node that is not told'}"
+    text = f"attempt {attempt.number} on {attempt.node or 'an unknown node'}"
     if attempt.halted:
-        text += ", told to stop"
+        text += ", stopping"
     elif attempt.goes_at is not None:
-        return Row(task.path, task.status, f"{text}, to be taken", (), attempt.progress, until=attempt.goes_at)
+        return Row(task.path, task.status, f"{text}, to be reclaimed", (), attempt.progress, until=attempt.goes_at)
     return Row(task.path, task.status, text, (), attempt.progress, since=attempt.runs_since)
 
 

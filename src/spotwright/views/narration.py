@@ -2,7 +2,7 @@
 
 A run without a terminal prints these sentences; the live display shows the last ones about trouble. Events without news of
 their own have no sentence: an attempt that is placed and bound at once, a node that goes together with its attempt. What the
-descheduler of a cluster decides has sentences too: attempts that are taken back, nodes that hold pods, pods deleted.
+descheduler of a cluster decides has sentences too: attempts that are recalled, nodes that hold pods, pods deleted.
 
 In a full history each event has a line: :func:`event_text` gives it, in the same words.
 """
@@ -236,7 +236,7 @@ class Narrator:
         yield f"{event.task} fails: {event.why}"
 
     def _halt(self, _state: RunState, event: ev.AttemptHalted) -> Iterator[str]:
-        what = "is moved" if event.moves else "is told to stop:"
+        what = "is moved" if event.moves else "is asked to stop:"
         yield f"{event.task}: attempt {event.attempt} {what} {event.why}"
 
     def _completed(self, _state: RunState, event: ev.TaskCompleted) -> Iterator[str]:
@@ -312,7 +312,7 @@ def _is_trouble(event: Event) -> bool:
 
 
 def _of_workload(event: Event) -> list[str]:
-    """The sentence of an event that only runs in a cluster have; nothing for other events without a sentence."""
+    """The sentence of an event that occurs only in a cluster; empty for other events without a sentence."""
     if not isinstance(event, WORKLOAD_EVENTS):
         return []
 
@@ -345,7 +345,7 @@ _WITHOUT_SENTENCE: Mapping[type[Event], Callable[[Any], str]] = {
     ev.EngineStarted: lambda event: f"engine {event.epoch} takes the run",
     ev.RunReset: lambda _: "what has not succeeded runs again, with new budgets",
     ev.CacheAsked: lambda _: "an earlier result is looked up",
-    ev.CacheMissed: lambda _: "there is no earlier result",
+    ev.CacheMissed: lambda _: "no earlier result",
     ev.EnvironmentAsked: lambda _: "its Python environment is asked for",
     EnvironmentChanged: lambda event: f"its Python environment is {event.state}",
     ev.AttemptEnded: lambda event: f"attempt {event.attempt} has ended",
@@ -391,7 +391,7 @@ def workload_sentence(event: Event) -> str:
     if isinstance(event, AttemptRecalled):
         pools = ", ".join(event.left_out)
         left_out = f"; {pools} {'is' if len(event.left_out) == 1 else 'are'} left out for a while" if pools else ""
-        return f"{event.task}: attempt {event.attempt} is taken back: {event.why}{left_out}"
+        return f"{event.task}: attempt {event.attempt} is recalled: {event.why}{left_out}"
     if isinstance(event, PodStuckTerminating) and event.node:
         taint, delete = commands_to_free(event.node)
         held = f"{event.task}: node {event.node} does not report and holds the pod of attempt {event.attempt}"

@@ -49,7 +49,7 @@ class NodeUse:
 
 
 def share_of(requests: Resources, node: Resources | None) -> Fraction:
-    """The largest share of a node among the requests of CPU, memory and GPUs; one if there are none."""
+    """The largest share of a node among the requests of CPU, memory and GPUs; one without requests."""
     if node is None:
         return _ONE
     shares = [Fraction(amount, node[name]) for name, amount in requests.items() if node.get(name) and _is_paid(name)]
@@ -65,7 +65,7 @@ def _is_paid(resource: str) -> bool:
 def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay]) -> NodeUse:
     """Split the time of a node from the request for it until it is gone. All moments are Unix seconds.
 
-    What is lost where a share is no whole number of parts counts for the attempt that pays most.
+    The remainder of a share that is not a whole number of parts goes to the attempt that pays most.
     """
     begin, end = parts_of(booted), max(parts_of(booted), parts_of(gone))
     last = end if ready is None else min(max(begin, parts_of(ready)), end)
@@ -102,7 +102,7 @@ def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay
 
 
 def paid_only(use: NodeUse) -> NodeUse:
-    """The same node, as far as attempts paid for it: of its other time nobody here knows whose it was."""
+    """The same node, as far as attempts paid for it: the owner of its other time is unknown."""
     return NodeUse(sum(use.used.values()), used=use.used)
 
 

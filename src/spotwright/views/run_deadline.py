@@ -20,7 +20,7 @@ _LEAST_SHARE = 0.05  # of the time until the end: shorter parts of it are not na
 class RunDeadline(NamedTuple):
     """The deadline of a run: Unix time, and whether it was missed; ``None`` while that is open.
 
-    Where tasks have deadlines of their own it is the first one that is missed or still to be met, else the last one. ``late`` is
+    If tasks have their own deadlines, it is the first one that is missed or still open, else the last one. ``late`` is
     by how many seconds the last ``task`` ended after it, and ``why`` names where its time went; 0 and empty unless it was missed.
     """
 

@@ -21,10 +21,10 @@
   and ``kept_why`` (why a deadline let it wait or launch there, and stay; empty without a deadline), ``moved_why`` and
   ``moved_at`` (why and when a deadline moved it elsewhere; else empty and null), ``placed_at``, ``bound_at``,
   ``runs_since`` (later than ``bound_at`` if something held it up on its node; null if it does not start there),
-  ``noticed_at``, ``goes_at``, ``ended_at``, ``ended_by`` and ``last_proof`` (where nothing reported its end: it lived until
+  ``noticed_at``, ``goes_at``, ``ended_at``, ``ended_by`` and ``last_proof`` (if its end was not reported: it lived until
   ``ended_at``, which ``last_proof`` shows, and was known to be gone at ``ended_by``; else null and empty), ``seconds`` on its
   node, ``share`` of it, ``cost``, ``kept`` (``low``, ``high``: the part of it that was kept), ``held`` (``node``, ``since``: a
-  node that does not report holds its pod; else null), ``released`` (why its pod was deleted without a word of its node,
+  node that does not report holds its pod; else null), ``released`` (why its pod was deleted without a status of its node,
   or empty), ``first_progress``,
   ``progress``, ``exit_code``, ``signal``, ``last_line`` of its log if its code failed, ``log`` (the command that prints it;
   null if it never had a node, or if KFP alone has it);
@@ -185,7 +185,7 @@ def _task(
 
 
 def _needs(state: RunState, task: TaskState) -> dict[str, Any] | None:
-    """What the deadline of a task is reckoned with. Of one that has ended the whole work, as nothing of it is left."""
+    """The needs with which the deadline of a task is computed; after its end, its whole work."""
     needs = needs_of(state, task)
     if needs is None:
         return None
@@ -262,14 +262,14 @@ def attempt_view(
 
 
 def _told_seconds(attempt: AttemptState) -> float | None:
-    """The seconds of an attempt whose pool nobody tells, once it has ended."""
+    """The seconds of an ended attempt whose pool is unknown."""
     if attempt.pool or attempt.runs_since is None or attempt.ended_at is None:
         return None
     return max(0.0, attempt.ended_at - attempt.runs_since)
 
 
 def _log_command(name: str, task: TaskState, attempt: AttemptState) -> str:
-    """The command that prints a log; of an attempt that an orchestrator made, whoever reads it, from the cluster."""
+    """The command that prints a log; for an orchestrator's attempt, from the cluster."""
     words = [name, task.path, str(attempt.number), *(["--cluster"] if attempt.key else [])]
     return f"spotwright logs {shlex.join(words)}"
 

@@ -46,7 +46,7 @@ class Progress(Shown, AbstractContextManager["Progress"], Protocol):
 class PlainProgress:
     """One line per sentence, with the time since the engine began (since the run began after :meth:`join`).
 
-    No colours, nothing is overwritten. When the reader of the stream goes away, or its disk is full, nothing more is
+    Without colours or overwriting. When the reader of the stream goes away, or its disk is full, no more is
     written and the run goes on.
     """
 
@@ -76,7 +76,7 @@ class PlainProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to restore."""
+        """Do nothing: the terminal is unchanged."""
 
 
 def make_progress(stream: TextIO) -> Progress:

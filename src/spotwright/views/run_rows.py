@@ -105,7 +105,7 @@ def attempt_rows(view: Mapping[str, Any], *, by_start: bool = False) -> Rows:
 
 
 def _without_status(row: list[str]) -> list[str]:
-    """A row whose status, if it is no attempt, stands in the column of the causes."""
+    """A row without a status column; a task's status stands in the column of causes."""
     return [row[0], "", *row[2:5], row[5] or row[1], *row[6:]]
 
 
@@ -215,7 +215,7 @@ def artifact_lines(view: Mapping[str, Any]) -> Iterator[str]:
     counted: set[str] = set()
     for task in tasks:
         if task["is_pipeline"] or not task["outputs"]["artifacts"]:
-            continue  # the outputs of a pipeline are those of a task inside
+            continue  # a pipeline's outputs come from a task inside
         written = task["written"]
         if iterations[written] <= _MANY:
             yield from _artifacts_of(task, listed)
@@ -254,7 +254,7 @@ def artifact_type(artifact: Mapping[str, Any]) -> str:
 
 
 def _metrics(metadata: Mapping[str, Any]) -> list[str]:
-    """Metrics as tables; the forms of ``log_confusion_matrix`` and ``log_roc_curve`` are those of kfp 2."""
+    """Metrics as tables; the forms of ``log_confusion_matrix`` and ``log_roc_curve`` are kfp 2's."""
     rest = dict(metadata)
     lines = []
     for key, read in (("confusionMatrix", _confusion_matrix), ("confidenceMetrics", _roc_curve)):
@@ -275,7 +275,7 @@ def _confusion_matrix(matrix: Any) -> list[str]:
 
 
 def confusion_matrix(matrix: Any) -> tuple[list[str], list[list[float]]]:
-    """The names of the classes, and a row of numbers for each: how often it was taken for each class.
+    """The names of the classes, and a row of numbers for each: how often it was classified as each class.
 
     Raises :class:`KeyError`, :class:`TypeError`, :class:`ValueError` or :class:`OverflowError` for a value of another form than
     that of kfp 2.
@@ -319,7 +319,7 @@ def _number(value: float) -> str:
 
 
 def _text_of(uri: str) -> list[str]:
-    """The beginning of a text file on this machine; nothing of an address or a missing file."""
+    """The beginning of a text file on this machine; empty for an address or a missing file."""
     if not uri.startswith("/") or not os.path.isfile(uri):  # noqa: PTH113 - Path.is_file raises for some texts
         return []
     with Path(uri).open("rb") as stream:

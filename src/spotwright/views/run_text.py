@@ -74,7 +74,7 @@ def summary_text(
 ) -> str:
     """The summary after a run: its outputs, a line per attempt, money spent, wasted and saved.
 
-    ``outputs``: those of the run where its record has none, in the shape of the JSON view.
+    ``outputs``: the run's outputs if its record has none, in the shape of the JSON view.
     """
     view = run_view(state, name, now)
     if outputs is not None:
@@ -139,7 +139,7 @@ def _head(view: Mapping[str, Any]) -> Iterator[str]:
     started = _moment(view["started_at"], precisely=True)
     if not view["orchestrator"]:
         started += f", seed {view['seed']}"
-    if view["engines"] > 1 and not view["orchestrator"]:  # there each engine is a watcher, and takes nothing up
+    if view["engines"] > 1 and not view["orchestrator"]:  # there each engine is a watcher, and resumes no run
         started += f", resumed {plural(view['engines'] - 1, 'time')}"
     rows = [("pipeline", view["pipeline"]), ("started", started)]
     rows += [
@@ -253,7 +253,7 @@ def end_sentence(path: str, attempt: Mapping[str, Any]) -> str:
 
 
 def _when(attempt: Mapping[str, Any]) -> str:
-    """Between which times of its run an attempt ended whose end nothing reported, and what proves the first; else empty."""
+    """The times between which an attempt with an unreported end ended, with the proof of the first; else empty."""
     if attempt["ended_by"] is None:
         return ""
     began = attempt["bound_at"] if attempt["runs_since"] is None else attempt["runs_since"]
@@ -279,7 +279,7 @@ def following(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping
 def _failure(view: Mapping[str, Any], task: Mapping[str, Any], *, briefly: bool) -> Iterator[str]:
     """Why a task has failed. ``briefly`` leaves out a reason that the ends of its attempts give.
 
-    Nothing for a pipeline or loop that failed because of a task inside it: that task has the reason.
+    Empty for a pipeline or loop that failed because of a task inside it: that task has the reason.
     """
     last = task["attempts"][-1] if task["attempts"] else None
     if task["status"] != "failed" or not task["why"] or task["why"].startswith(f"{task['path']}/"):
@@ -309,8 +309,8 @@ def _waits(view: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Itera
 
 
 def left_out_lines(left_out: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The pools that new attempts pass over, with a title; nothing if there is none."""
-    named = [item for item in left_out if item["pool"]]  # others name the rest, and they are nothing to this reader
+    """The pools that new attempts avoid, with a title; empty without such pools."""
+    named = [item for item in left_out if item["pool"]]  # the rest belongs to others
     return _titled("Pools left out, because attempts waited in vain for a node", map(_left_out, named))
 
 

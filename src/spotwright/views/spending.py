@@ -2,7 +2,7 @@
 
 In the list every second of every node is on exactly one line. An attempt is one charge. The boot, the idle and the unfilled
 time of a node are one charge each. So the sum of all charges is node time times price, as in the account. For finance the
-columns are those of FOCUS 1.2, the FinOps Open Cost and Usage Specification. Accounts are added up one at a time, so that
+columns are FOCUS 1.2's, the FinOps Open Cost and Usage Specification. Accounts are added up one at a time, so that
 thousands of runs need the memory of one.
 """
 
@@ -53,7 +53,7 @@ class Line(StrEnum):
 
     ATTEMPT = "attempt"  # the part of a node that an attempt used
     BOOT = "boot"  # from the request for a node until it is ready
-    IDLE = "idle"  # ready, and nothing on it
+    IDLE = "idle"  # ready and empty
     UNFILLED = "unfilled"  # the part that no attempt had requested while another part was in use
 
 
@@ -76,7 +76,7 @@ class Charge(NamedTuple):
 
     @property
     def lost(self) -> tuple[Fraction, Fraction]:
-        """The least and the most of it that was spent on work which was not kept, as parts of one; nothing while it runs."""
+        """The least and the most of it that was spent on work which was not kept, as parts of one; empty while it runs."""
         if self.cause is None or self.kept is None:
             return _NOTHING_LOST
         return 1 - self.kept.high, 1 - self.kept.low
@@ -109,10 +109,10 @@ DECIMALS = 12
 
 COLUMNS: Mapping[str, str] = {
     "AvailabilityZone": "the pool's zone, where it has one only",
-    "BilledCost": "money for real nodes; 0 for simulated nodes and example prices, which nobody bills; empty without a price",
+    "BilledCost": "money for real nodes; 0 for simulated nodes and example prices, which are not billed; empty without a price",
     "BillingCurrency": "`currency` of the configuration",
     "ChargeCategory": "always `Usage`",
-    "ChargeClass": "always empty: nothing here corrects an earlier invoice",
+    "ChargeClass": "always empty: no charge corrects an earlier invoice",
     "ChargeDescription": "the line in words",
     "ChargeFrequency": "always `Usage-Based`",
     "ChargePeriodStart": "begin of the attempt; for the other lines, of the node",
@@ -152,7 +152,7 @@ COLUMNS: Mapping[str, str] = {
 
 LEFT_OUT: Mapping[str, str] = {
     "BillingAccountId, BillingAccountName, SubAccountId, SubAccountName": "the account is the provider's, and is not asked for",
-    "BillingPeriodStart, BillingPeriodEnd, InvoiceId, InvoiceIssuerName": "there is no invoice here",
+    "BillingPeriodStart, BillingPeriodEnd, InvoiceId, InvoiceIssuerName": "there are no invoices",
     "CommitmentDiscount... and CapacityReservation...": "commitments and reservations are not known",
     "ServiceName, PublisherName, SkuId, SkuPriceId": "they are names and numbers in the provider's own catalogue",
     "PricingCurrency...": "prices are in the billing currency",
@@ -309,7 +309,7 @@ class TaskTotal:
 
 
 class RunLine(NamedTuple):
-    """One run in a list. ``saved`` is ``None`` where there is no comparison; then ``why`` says so.
+    """One run in a list. ``saved`` is ``None`` without a comparison; then ``why`` says why.
 
     ``planned`` is the forecast of its cost (p10, p50, p90), where a plan was made before the run.
     """
@@ -333,7 +333,7 @@ class RunLine(NamedTuple):
 class Total:
     """The sum of runs whose figures are of one kind. ``whole`` is the sum of the other amounts, as in an account.
 
-    ``on_demand`` and ``saved`` are those of the runs with a comparison, ``compared`` in number.
+    ``on_demand`` and ``saved`` cover the runs with a comparison, ``compared`` in number.
     """
 
     lines: list[RunLine] = field(default_factory=list)
@@ -534,7 +534,7 @@ def _saved(total: Total, unit: str) -> Iterator[str]:
         low, high = total.saved
         there = cost_range(total.on_demand, total.whole)
         if high < 0:
-            text = f"nothing: spot did not pay, it cost {_money(-high, -low, total.whole)} {unit} more than on-demand ({there})"
+            text = f"none: spot did not pay; it cost {_money(-high, -low, total.whole)} {unit} more than on-demand ({there})"
         else:
             text = f"{_money(low, high, total.whole)} {unit} against {there} for the useful work on on-demand nodes"
         yield from wrapped(f"{text}, in {plural(total.compared, 'run')}", indent="Saved   ", hang=" " * 8)

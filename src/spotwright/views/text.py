@@ -103,7 +103,7 @@ def time_of_day(at: float) -> str:
 def span(seconds: Fraction | float) -> str:
     """A duration for people, to a tenth of a second at most: 9.97 seconds are ``10s``.
 
-    Where a clock was set back in between, it would be below zero, which says nothing: that is ``0s``.
+    A clock set back in between would give a negative duration; that is ``0s``.
     """
     return format_duration(max(0.0, round(float(seconds), 1)))
 
@@ -259,7 +259,7 @@ def _on_the_point(cells: Sequence[str]) -> list[str]:
 
 
 def wrapped(text: str, *, indent: str = "", hang: str = "", width: int | None = None) -> Iterator[str]:
-    """A sentence as lines of at most ``width``: by default 100 columns, or those of a narrower terminal.
+    """A sentence as lines of at most ``width``: by default 100 columns, or as narrow as the terminal.
 
     Names are not broken. ``hang`` is the indent of all lines but the first.
     """

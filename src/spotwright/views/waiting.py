@@ -1,4 +1,4 @@
-"""Says why a task waits: for upstream tasks, its Python environment, a node, the end of a backoff, or nothing any more."""
+"""Says why a task waits: for upstream tasks, its Python environment, a node, the end of a backoff; or that it will not start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Waiting(NamedTuple):
     """The reason why a task waits.
 
     ``kind``: ``tasks``, ``environment``, ``node``, ``start`` (it has a node), ``backoff``, ``turn``, or ``nothing`` once the run
-    is over.
+    has ended.
 
     ``tasks`` are the unfinished upstream tasks, ``pools`` the pools of the rung; ``until`` (Unix seconds) is the end of the
     backoff or of the wait for these pools. ``text`` is a phrase without that moment.
@@ -46,7 +46,7 @@ def booting_nodes(state: RunState) -> Mapping[str, int]:
 
 
 def status_word(status: str, waits_for: str | None, attempts: int) -> str:
-    """A task's status for people: one that waits for nothing (a kind of :class:`Waiting`) and had no attempt has not started."""
+    """A task's status for people: ``not started`` if it had no attempt and waits for nothing (a kind of :class:`Waiting`)."""
     return "not started" if waits_for == "nothing" and not attempts else status
 
 
@@ -111,7 +111,7 @@ def _for_node(task: TaskState, booting: Mapping[str, int]) -> Waiting:
     if attempt.is_held_up:
         return Waiting("start", f"has a node and does not start: {attempt.waits}")
     if attempt.taken_back is not None:
-        return Waiting("node", f"is taken back: {attempt.taken_back.why}", pools=attempt.pools)
+        return Waiting("node", f"is recalled: {attempt.taken_back.why}", pools=attempt.pools)
     count = sum(booting.get(pool, 0) for pool in attempt.pools)
     text = f"waits for a node of {' or '.join(attempt.pools)}" if attempt.pools else "waits for a node"
     if count:

@@ -93,8 +93,8 @@ def test_the_pod_is_made_precise_and_says_which_retries_hold() -> None:
     annotations = made["metadata"]["annotations"]
     assert annotations["spotwright.dev/attempt"] == "2"
     assert annotations["spotwright.dev/why"].endswith(
-        "; Job train was created while nobody placed it, so its own retries (backoffLimit 2, podFailurePolicy) end it, and not "
-        "the policy's budgets"
+        "; Job train was created while no webhook answered, so its own retries (backoffLimit 2, podFailurePolicy) end it "
+        "instead of the policy's budgets"
     )
     assert variables(made)["SPOTWRIGHT_ATTEMPT"] == "2"
 

@@ -152,7 +152,7 @@ def test_a_pod_that_nobody_makes_again_needs_no_history(cluster: Cluster) -> Non
     new = AdmissionRequest("token", "CREATE", "team-a", pod("bare"))
     [facts] = find(cluster, job(), new)
     assert facts == AdmissionContext(
-        stays="nobody makes a pod without a controller again", token="token/pods.0", keep=facts.keep
+        stays="a pod without a controller is not recreated", token="token/pods.0", keep=facts.keep
     )
 
 

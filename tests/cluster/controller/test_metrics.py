@@ -151,6 +151,6 @@ def test_probes_are_answered_beside_the_metrics(caplog: pytest.LogCaptureFixture
         (200, "ok"),
         (503, "not ready yet"),
         (200, "ready"),
-        (500, "nothing went on for 11 s"),
+        (500, "no progress for 11 s"),
         (500, "the recording has failed 3 times in a row"),
     ]

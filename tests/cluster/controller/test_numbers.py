@@ -440,7 +440,7 @@ def test_what_would_be_too_large_is_refused_and_what_is_there_stays() -> None:
         with pytest.raises(StateError, match="has no room"):
             await made.first.keep(found, JOB, SPOT._replace(pinned=(({"key": "x" * MOST_BYTES},),)))
         await made.first.keep(found, JOB, SPOT)
-        with pytest.raises(StateError, match="no UID of a review"):
+        with pytest.raises(StateError, match="not a review's UID"):
             await given(made.first, asking("x" * 41))
 
     run(scenario)
@@ -499,5 +499,5 @@ def test_a_token_that_is_none_of_ours_names_no_object(text: str) -> None:
 def test_counters_that_somebody_has_written_by_hand_are_refused_with_a_sentence(seen: str) -> None:
     content = Content()
     content.task("train").seen = seen
-    with pytest.raises(StateError, match="is no list of numbers"):
+    with pytest.raises(StateError, match="not a list of attempt numbers"):
         content.task("train").highest()

@@ -179,7 +179,7 @@ def test_a_recording_that_stands_still_makes_the_process_unwell() -> None:
     now = 119.0
     assert health.problem == ""
     now = 121.0
-    assert health.problem == "nothing went on for 121 s"
+    assert health.problem == "no progress for 121 s"
 
 
 def test_a_recorder_that_loses_the_lease_ends_its_recording_and_waits_for_the_next(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_what_cannot_be_written_is_told_in_an_event_and_a_metric(
                 told = await until(
                     lambda: [one for one in server.objects[events].values() if one["reason"] == "NotRecorded"]
                 )
-                assert told[0]["message"].startswith("nothing is recorded until it can be written")
+                assert told[0]["message"].startswith("recording waits until it can be written")
                 address = next(
                     line.split(" at ")[1] for line in caplog.messages if line.startswith("metrics are served")
                 )

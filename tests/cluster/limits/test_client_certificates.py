@@ -82,7 +82,7 @@ def test_reviews_are_for_those_with_a_certificate_of_the_authority(folder: Path)
 def test_a_file_without_an_authority_is_said(tmp_path: Path, text: str) -> None:
     file = tmp_path / "ca.crt"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="is no authority of client certificates"):
+    with pytest.raises(InputError, match="not a PEM authority of client certificates"):
         _ask_for_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), file)
     with pytest.raises(InputError, match=r"missing: cannot be read \(No such file or directory\)"):
         _ask_for_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), tmp_path / "missing")

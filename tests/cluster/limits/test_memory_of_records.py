@@ -125,7 +125,7 @@ def test_a_restart_does_not_take_up_what_was_cut_and_cuts_what_is_too_large(
         assert [run.namespace for run in made.watcher._store.runs.values()] == ["team-b"]
         made.close()
     why = states(tmp_path / "state")["flood"].why
-    assert "all records need more than 585.9Ki of memory, and those of its namespace the most of it" in why
+    assert "all records need more than 585.9Ki of memory, this namespace's the most" in why
 
 
 def test_of_runs_alike_the_newest_ones_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

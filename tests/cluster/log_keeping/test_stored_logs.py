@@ -275,7 +275,7 @@ FAULTS = {
     "away": ((0, ""), "it does not answer"),
     "full": ((507, "XMinioStorageFull"), "507 Insufficient Storage, XMinioStorageFull"),
     "credentials": ((403, "InvalidAccessKeyId"), "the credentials may not do this (403 Forbidden, InvalidAccessKeyId)"),
-    "no bucket": ((404, "NoSuchBucket"), "there is no such bucket or folder (404 Not Found, NoSuchBucket)"),
+    "no bucket": ((404, "NoSuchBucket"), "bucket or folder not found (404 Not Found, NoSuchBucket)"),
 }
 
 
@@ -335,11 +335,11 @@ def test_while_the_store_takes_nothing_logs_wait_in_bounded_memory_and_it_is_sai
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("nope://bucket", "is no address of an object store"),
-        ("s3://", "is no address of an object store"),
-        ("bucket/folder", "is no address of an object store"),
-        ("file:///", "is no address of an object store"),
-        ("https://storage.example.com/logs", "is no address of an object store"),
+        ("nope://bucket", "is not an object store address"),
+        ("s3://", "is not an object store address"),
+        ("bucket/folder", "is not an object store address"),
+        ("file:///", "is not an object store address"),
+        ("https://storage.example.com/logs", "is not an object store address"),
         ("s3://id:secret@bucket/logs", "credentials come from the environment"),
         ("abfss://c:secret@a.dfs.core.windows.net/logs", "credentials come from the environment"),
         ("az://container/logs?sig=secret", "credentials come from the environment"),

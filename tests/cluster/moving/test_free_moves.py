@@ -78,7 +78,7 @@ def test_elsewhere_the_reason_names_what_would_count_it(owners: list[dict[str, A
 
 
 def test_a_bare_pod_is_left() -> None:
-    assert why_not_moved(admitted(None), []) == "nobody makes a pod without a controller again"
+    assert why_not_moved(admitted(None), []) == "a pod without a controller is not recreated"
 
 
 def test_a_pod_whose_rung_nobody_enforces_is_left() -> None:

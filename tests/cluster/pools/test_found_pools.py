@@ -246,7 +246,7 @@ def test_a_cluster_of_servers_alone_has_its_untainted_ones_as_pool() -> None:
 def test_nodes_that_are_no_machines_are_left_out() -> None:
     nodes = [a_node("f1", {"eks.amazonaws.com/compute-type": "fargate"}), a_node("w1", EKS)]
     assert [pool.nodes for pool in found_pools(nodes)] == [["w1"]]
-    assert "no machines (Fargate, virtual kubelet): f1" in next(left_out(nodes))
+    assert "not machines (Fargate, virtual kubelet): f1" in next(left_out(nodes))
 
 
 def test_nodes_without_a_pool_are_one_pool_for_each_class_of_them() -> None:

@@ -84,7 +84,7 @@ def test_a_name_that_no_run_has_is_told_as_before(archived: Served) -> None:
         done = spotwright("show", name, *archived.options("anna"))
         assert (done.code, done.err) == (
             2,
-            f"spotwright: no run {name!r} in the namespaces that you may read: there are none yet\n",
+            f"spotwright: no run {name!r} in the namespaces that you may read: none exists yet\n",
         )
     several = spotwright("show", "team-a.", *archived.options("anna"))
     assert "'team-a.' is the beginning of several runs: " in several.err

@@ -130,7 +130,7 @@ def test_a_run_that_is_over_says_how(certificates: Path, tmp_path: Path) -> None
         told = spotwright("explain", "last", *served.options("admin"))
     name = "team-a.train-job-uid"
     assert told.out.splitlines()[-1] == (
-        f"no attempt of it waits or runs now: the run has succeeded; spotwright show {name} --cluster tells of all"
+        f"no attempt waits or runs now: the run has succeeded; spotwright show {name} --cluster lists all attempts"
     )
 
 
@@ -145,7 +145,7 @@ def test_a_pod_that_waits_where_moving_is_free_tells_when_and_where_to(certifica
     train = job(podFailurePolicy=IGNORES)
     made = waiting_pod(tmp_path, train, **{"spotwright.dev/rung": "gpu-spot"})
     told = explained(certificates, tmp_path / "state", train, made)
-    assert re.search(r"is taken back at \d\d:\d\d:\d\d; the next pod waits for a node of gpu\n", told.out), told
+    assert re.search(r"will be evicted at \d\d:\d\d:\d\d; the next pod waits for a node of gpu\n", told.out), told
 
 
 def test_a_pod_that_waits_where_moving_would_cost_tells_why_it_stays(certificates: Path, tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_of_a_workload_without_a_run_it_is_said_what_is_watched_or_that_this_is_
     answers = {
         "had no pod with a policy while the controller watched": {"data": {"watched.json": json.dumps(watched)}},
         "does not serve namespace team-a": {"data": {"watched.json": json.dumps({**watched, "namespaces": {}})}},
-        "says nothing of it: does the recorder run?": {"data": {"ca.crt": "x"}},
+        "has no entry for it; check that the recorder runs": {"data": {"ca.crt": "x"}},
     }
     with serving(certificates) as served:
         options = [word for word in served.options("admin") if word not in ("--controller", served.url)]

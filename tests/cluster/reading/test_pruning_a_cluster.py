@@ -60,7 +60,7 @@ def there(tmp_path: Path) -> Iterator[There]:
 def test_a_dry_run_deletes_nothing_and_says_what_stays(there: There) -> None:
     done = there.prune("--dry-run", "--keep", "job/train")
     assert (done.code, done.err) == (0, ALONE)
-    assert "nothing was deleted: this was a dry run" in done.out
+    assert "dry run: no item was deleted" in done.out
     assert "kept: run team-a.train-job-uid (named by --keep)" in done.out
     assert "kept: run team-a.going-uid-goin (under way)" in done.out
     assert len(there.names()) == 3
@@ -78,9 +78,9 @@ def test_ended_runs_go_and_those_that_go_on_stay(there: There) -> None:
 
 def test_what_ended_lately_and_the_newest_stay(there: There) -> None:
     young = there.prune("--yes", "--older-than", "3000d")
-    assert (young.code, "there is nothing to delete" in young.out) == (0, True)
+    assert (young.code, "nothing to delete" in young.out) == (0, True)
     newest = there.prune("--yes", "--keep-last", "3")
-    assert (newest.code, "there is nothing to delete" in newest.out) == (0, True)
+    assert (newest.code, "nothing to delete" in newest.out) == (0, True)
     assert len(there.server.kept(RUN)) == 3
 
 

@@ -57,8 +57,8 @@ def test_a_server_with_another_certificate_gets_no_login(
     monkeypatch.setenv("SPOTWRIGHT_CONTROLLER_CA", str(certificates / "stranger.crt"))
     told = spotwright("logs", "job/train", *served.options())
     assert told.code == 2
-    assert "its certificate is not the controller's" in told.err
-    assert "nothing was sent to it; name the file with its authority in SPOTWRIGHT_CONTROLLER_CA" in told.err
+    assert "certificate mismatch" in told.err
+    assert "the request was not sent. Name the file with its authority in SPOTWRIGHT_CONTROLLER_CA" in told.err
 
 
 def test_a_token_that_has_expired_is_told_with_the_mend(served: Served) -> None:

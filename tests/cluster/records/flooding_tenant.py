@@ -96,7 +96,7 @@ class Recording:
         self._runner = asyncio.Runner()
         self._api = Api(connect(find_cluster(None, kubeconfig=kubeconfig)))
         events = EventWriter(self._api)
-        self._aside = AsideEvents(events, "nothing that happens there is recorded until then")
+        self._aside = AsideEvents(events, "its events are not recorded until then")
         self.costs = NamespaceCosts(LOOK, on_set_aside=self._aside.heard)
         self._retention = Retention(self._api, events, shares=shares)
         self.cut: list[str] = []

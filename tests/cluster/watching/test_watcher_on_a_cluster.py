@@ -111,7 +111,7 @@ def test_the_replica_that_holds_the_lease_records_and_the_next_takes_over(tmp_pa
             replica.terminate()
         codes = {replica.pid: replica.wait(60) for replica in replicas}
     assert sorted(codes.values()) == [-9, 0, 1]
-    assert "this replica writes nothing more" in (tmp_path / "watcher.log").read_text(encoding="utf-8")
+    assert "this replica stops writing" in (tmp_path / "watcher.log").read_text(encoding="utf-8")
     assert call("GET", lease)["spec"]["holderIdentity"] == ""
     pods = call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
     assert Counter(_uids(states(state).values())) == Counter({pod["metadata"]["uid"]: 1 for pod in pods})

@@ -183,7 +183,7 @@ def test_show_says_what_was_taken_back_and_which_pool_is_left_out_until_when(clu
     train, waiting = waiting_on_spot(cluster)
     take_back(cluster)
     text = " ".join(shown(cluster).split())
-    assert "train is taken back: no node on gpu-spot for 10m00s" in text
+    assert "train is recalled: no node on gpu-spot for 10m00s" in text
     assert "Pools left out, because attempts waited in vain for a node gpu-spot until " in text
     cluster.look(train, waiting, gone=("one",))
     (run,) = cluster.store.runs.values()

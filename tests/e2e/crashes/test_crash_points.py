@@ -88,6 +88,6 @@ def test_a_run_that_had_not_begun_does_not_exist(project: Project, moment: str) 
     resumed = project.here("resume", "r")
     assert resumed.code == 2
     assert resumed.error_lines == [
-        f"spotwright: no run 'r' in {project.folder / '.spotwright'}: there are none yet; --state names another folder"
+        f"spotwright: no run 'r' in {project.folder / '.spotwright'}: none exists yet; --state names another folder"
     ]
     assert project.here("runs", "--json").json() == []

@@ -77,7 +77,7 @@ def test_callers_that_pass_down_different_affinities_are_refused_with_both_lines
 
     message = refusal(a_workflow(one, two, LEAF))
     assert "template train pass down different affinities (lines 7 and 8)" in message
-    assert "give the template an affinity of its own" in message
+    assert "give the template its own affinity" in message
 
 
 def test_the_defaults_of_templates_are_part_of_each() -> None:

@@ -173,7 +173,7 @@ def test_a_note_reports_once_that_lost_nodes_are_not_counted(argo: str, source: 
     assert outcome.roles["nightly/train"].after_interruption.endswith(f"not counted {source}")
     [note] = [text for text in outcome.messages if "no lost node" in text]
     assert "note" in note
-    assert note.endswith(f"interruptions.max and fall_back_after hold nothing there {source}")
+    assert note.endswith(f"interruptions.max and fall_back_after have no effect there {source}")
 
 
 def test_work_that_stays_on_on_demand_gets_no_note_of_lost_nodes() -> None:

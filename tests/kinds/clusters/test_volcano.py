@@ -155,7 +155,7 @@ def test_the_first_policy_that_matches_counts() -> None:
 def test_an_error_that_a_policy_of_the_user_retries_is_not_said_to_restart_nothing(given: str) -> None:
     outcome = place(a_job(spec=policies(given)))
 
-    assert not outcome.reports("another error of the code restarts nothing")
+    assert not outcome.reports("another error of the code causes no restart")
     assert outcome.reports(
         "warning: worker: its own policy for failed pods (RestartJob) stays: an error of the code is retried"
     )

@@ -57,7 +57,7 @@ def test_restarts_are_never_left_uncounted_because_nothing_else_ends_them() -> N
 
     assert "IgnoreMaxRestarts" not in outcome.text
     assert outcome.reports(
-        "maxRestarts 10 counts interruptions (10) and errors (0) together", "nothing else bounds the restarts"
+        "maxRestarts 10 counts interruptions (10) and errors (0) together", "a JobSet has no other bound"
     )
 
 

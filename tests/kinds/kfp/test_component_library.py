@@ -307,7 +307,7 @@ def test_an_older_image_is_placed_where_its_component_imports_nothing_or_the_ima
 def test_a_python_component_of_an_unknown_shape_is_refused() -> None:
     text = refused(pipeline(starts='exec other-executor "$@"\n'))
 
-    assert "its command has a shape to which nothing can be added" in text
+    assert "its command has a shape that cannot be extended" in text
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_a_task_inside_a_pipeline_has_the_retries_of_that_pipeline_in_its_sum() 
     assert task_of(placed.documents, "inner")["retryPolicy"] == a_retry(2)
 
 
-LOST = "a lost node: the same attempt again, not counted, so interruptions.max holds nothing there"
+LOST = "a lost node: the same attempt again, not counted, so interruptions.max has no effect there"
 TRIED_AGAIN = "a drain or a delete: tried again, at most 10 times, errors counted too"
 FAILS = "a drain or a delete: the task fails with exit code 143, whatever its retries"
 
@@ -124,7 +124,7 @@ def test_the_report_says_what_each_backend_does_and_where_it_was_seen(target: st
 
 
 def test_a_note_reports_that_lost_nodes_are_not_counted_where_a_task_may_be_on_spot() -> None:
-    text = "interruptions.max and fall_back_after hold nothing there (seen on KFP 2.16.1)"
+    text = "interruptions.max and fall_back_after have no effect there (seen on KFP 2.16.1)"
 
     assert place(one_task(), target="{kfp: '2.16'}").reports("note", "node is lost", text)
     assert not place(one_task(), "{default: {spot: never}}", target="{kfp: '2.16'}").reports("node is lost")

@@ -162,7 +162,7 @@ def test_a_note_reports_that_katib_never_retries_trials_and_what_failures_count_
     limited, unlimited = place(an_experiment(more="\n  maxFailedTrialCount: 3")), place(an_experiment())
 
     assert limited.reports("work.yaml:6: note", "never retries a trial", "maxFailedTrialCount 3")
-    assert unlimited.reports("never retries a trial", "there is no maxFailedTrialCount")
+    assert unlimited.reports("never retries a trial", "maxFailedTrialCount is not set")
 
 
 def test_a_note_reports_that_suggestions_are_not_placed() -> None:

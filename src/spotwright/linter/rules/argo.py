@@ -54,7 +54,7 @@ def _half_retried(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _replaced(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """A template with tolerations of its own, which replace those of the workflow."""
+    """A template with its own tolerations, which replace the workflow's."""
     owner = pods.owner
     if owner is None or not _is_workflow(owner):
         return
@@ -66,7 +66,7 @@ def _replaced(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     lost = [mapping_of(one) for one in outer if one not in inner]
     if lost:
         keys = ", ".join(str(one.get("key")) for one in lost)
-        text = f"{pods.label} has tolerations of its own, which replace those of the workflow: it does not "
+        text = f"{pods.label} has its own tolerations, which replace the workflow's: it does not "
         text += f"tolerate {keys}"
         yield Problem(here, text)
 
@@ -184,7 +184,7 @@ RULES = (
         title="A field that Argo 4.0 dropped",
         why="The API server drops the field in silence, and the workflow runs without what it asked for. Set "
         "target.argo in spotwright.yaml if yours is older.",
-        fix="Write the field of today.",
+        fix="Write the current field.",
         fails=_workflow(template=_RETRY + "synchronization: {mutex: {name: one}}\n"),
         passes=_workflow(template=_RETRY + "synchronization: {mutexes: [{name: one}]}\n"),
         checks=Checks(objects=_dropped),

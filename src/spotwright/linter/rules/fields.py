@@ -1,8 +1,8 @@
 """Rules on fields that the API server drops in silence, and on what lint could not check.
 
-Fields of a pod at a wrong level, or of an older release of the Trainer, place nothing. The levels come from the table of kinds: a
-field of a pod belongs into the pod spec, and into no object around it. A value that cannot be read is a finding too, because
-nothing that depends on it was checked; all else that a schema tells is left to the validators of schemas. Sources: the Kubernetes
+Fields of a pod at a wrong level, or of an older release of the Trainer, have no effect. The levels come from the table of kinds:
+a field of a pod belongs into the pod spec, and into no object around it. A value that cannot be read is a finding too, because
+what depends on it was not checked; all else is left to the validators of schemas. Sources: the Kubernetes
 API reference; the custom resource definitions that :mod:`spotwright.kinds.kind` names; kubeflow/trainer
 v2.0 to v2.3, ``pkg/apis/trainer/v1alpha1/trainjob_types.go``.
 """
@@ -82,14 +82,14 @@ def _at_levels(subject: KubeObject) -> Iterator[Misspelt]:
 
 
 def _homes(subject: KubeObject) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The levels of an object at which somebody may have written retries, each with the words that it has."""
+    """The levels of an object at which retries may be written, each with the words that it has."""
     for level, own in subject.record.retries.levels.items():
         for at in matching(subject.value, tuple(level.split("."))):
             yield at, own
 
 
 def _retries_elsewhere(subject: KubeObject) -> Iterator[Misspelt]:
-    """Words for retries where the kind does not have them: those of another system, and those of another level."""
+    """Words for retries where the kind does not have them: from another system, or from another level."""
     for at, own in _homes(subject):
         for name in subject.mapping(*at):
             if name in RETRY_WORDS and name not in own:
@@ -99,7 +99,7 @@ def _retries_elsewhere(subject: KubeObject) -> Iterator[Misspelt]:
 def _retry_fix(subject: KubeObject, at: Path, name: str) -> str:
     home = subject.record.retries.home
     if not home:
-        return "Make the Pod the template of a Job: nobody makes a bare Pod again."
+        return "Make the Pod the template of a Job: a bare Pod is not recreated."
     steps: list[str] = []
     for step in home.split("."):
         plain = step.removesuffix("[]")
@@ -312,7 +312,7 @@ def _problems(found: Iterable[Misspelt]) -> Iterator[Problem]:
 
 
 def _misspelt_retries(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
-    """Fields of retries that the kind does not have, and names that are nearly those of its retries or its pods."""
+    """Fields of retries that the kind does not have, and names that resemble fields of its retries or pods."""
     said = {path for path, _, _ in (*_at_levels(subject), *_retries_elsewhere(subject))}
     for path, fields in subject.record.retries.types.items():
         for at in matching(subject.value, tuple(path.split("."))):
@@ -391,16 +391,14 @@ def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     whole = subject.document.get((), None)
     if not isinstance(whole, dict):
         words = "a list" if isinstance(whole, list) else "a text"
-        yield Problem(subject.base, f"this is {words} and no Kubernetes object, so nothing in it was checked")
+        yield Problem(subject.base, f"this is {words} and not a Kubernetes object, so it was not checked")
     elif not subject.kind and not subject.api_version and subject.outer is None:
         keys = ", ".join(list(subject.value)[:3])
-        yield Problem(
-            subject.base, f"this has no kind, so it is no Kubernetes object and nothing in it was checked ({keys})"
-        )
+        yield Problem(subject.base, f"this has no kind, so it is not a Kubernetes object and was not checked ({keys})")
 
 
 def _unknown_kind(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """Pods of a kind of which nothing is known, so that no rule has looked at them."""
+    """Pods of an unknown kind, so that no rule has looked at them."""
     if subject.record.is_known or any(True for _ in pod_groups(subject.value, settings.pod_paths)):
         return
     for path in likely_pods(subject.value) if subject.kind and subject.api_version else ():
@@ -416,13 +414,13 @@ def _any_item(path: Path) -> Path:
 
 
 def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
-    """What the object says of itself in a form that nobody can read: its version, its policy."""
+    """What the object says of itself in an unreadable form: its version, its policy."""
     placed = placed_kind(subject.kind)
     if placed is not None and not subject.api_version:
-        text = f"{subject.label} has no apiVersion, so nothing in it was checked"
+        text = f"{subject.label} has no apiVersion, so it was not checked"
         yield Problem(subject.at("kind"), text, f"Write apiVersion: {placed.api_version}.")
     for wrong in unreadable(subject.value):
-        text = f"{subject.label} adds nothing to pods, because it cannot be read: {show(wrong.path)}: {wrong.text}"
+        text = f"{subject.label} does not apply to pods, because it cannot be read: {show(wrong.path)}: {wrong.text}"
         yield Problem(subject.at(*wrong.path), text)
     labels, annotations = subject.mapping("metadata", "labels"), subject.mapping("metadata", "annotations")
     try:
@@ -461,7 +459,7 @@ WRONG_SHAPE = Rule(
     severity=Severity.ERROR,
     title="A field that is missing, or has a value that cannot be read",
     why="A list, a mapping or a truth value where another one belongs, an object without apiVersion, a label or an annotation of "
-    "Spotwright that is no policy: the API server refuses the object, or place does, and what depends on it was not checked.",
+    "Spotwright that is not a policy: the API server refuses the object, or place does, and what depends on it was not checked.",
     fix="Write the field as the message says.",
     fails=job(ON_SPOT.replace("- {key: kubernetes.azure.com", "  {key: kubernetes.azure.com")),
     passes=job(ON_SPOT),
@@ -473,8 +471,8 @@ REFUSED = Rule(
     id="place-refuses",
     severity=Severity.ERROR,
     title="An object that place would refuse",
-    why="No pool of the configuration admits its pods under its policy, or the object contradicts itself; place then writes "
-    "nothing. Where another rule has found the reason, that rule alone speaks.",
+    why="No pool of the configuration admits its pods under its policy, or the object contradicts itself; place then does not "
+    "write. If another rule has found the reason, only that rule reports it.",
     fix="Correct the object, its policy or the pools, as the message says; spotwright explain shows every pool with its reason.",
     fails=job(container="resources: {requests: {memory: 400Gi}}\n"),
     passes=job(),
@@ -490,7 +488,7 @@ RULES = (
         severity=Severity.ERROR,
         title="A field at a level where the API server drops it",
         why="Unknown fields are dropped in silence, so the object is there and does not do what it says: a node "
-        "selector in the spec of a Job selects nothing, a role without template has no pods.",
+        "selector in the spec of a Job has no effect, a role without template has no pods.",
         fix="Move the field to the level that the message names.",
         fails=training_job("", role="restartPolicy: ExitCode\nnodeSelector: {gpu: 'true'}\n"),
         passes=training_job(
@@ -506,7 +504,7 @@ RULES = (
         severity=Severity.ERROR,
         title="A field of affinity, of resources or of retries that the API does not have",
         why="The API server drops a misspelt field in silence, or refuses the object. A term whose conditions are dropped "
-        "matches no node; a retry that is dropped is none.",
+        "matches no node; a dropped retry does not happen.",
         fix="Write the field as the API has it.",
         fails=job(PREFERS_SPOT.replace("matchExpressions", "matchExpression")),
         passes=job(ON_SPOT),
@@ -541,7 +539,7 @@ RULES = (
         id="typographic-quotes",
         severity=Severity.ERROR,
         title="Quotes or dashes of a word processor",
-        why="YAML takes them for letters: the quotes become a part of the value, which then is no valid label and "
+        why="YAML takes them for letters: the quotes become a part of the value, which then is not a valid label and "
         "matches no node, and a long dash begins a key instead of an item.",
         fix='Write " and -.',
         fails=job("nodeSelector: {pool: “true”}\n"),
@@ -554,9 +552,9 @@ RULES = (
     Rule(
         id="no-object",
         severity=Severity.NOTE,
-        title="A document that is no Kubernetes object",
-        why="Without apiVersion and kind nobody knows what it is: a fragment of a manifest, the values of a chart, a "
-        "patch. Nothing in it is checked.",
+        title="A document that is not a Kubernetes object",
+        why="Without apiVersion and kind its kind is unknown: a fragment of a manifest, the values of a chart, a "
+        "patch. It is not checked.",
         fix="Write the whole object; render charts and patches first (helm template, kustomize build).",
         fails="Worker:\n  nodeSelector: {pool: spot}\n",
         passes=job(ON_SPOT),

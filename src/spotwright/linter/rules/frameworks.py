@@ -153,7 +153,7 @@ def _has_option(command: str) -> bool:
 
 
 _JIT_TEXT = "enable_jit_checkpoint saves at SIGTERM and lets train() return, so the script goes on and exits with 0"
-_LIGHTNING_TEXT = "Lightning's Trainer answers SIGTERM by leaving with exit code 0, and saves nothing"
+_LIGHTNING_TEXT = "Lightning's Trainer answers SIGTERM by leaving with exit code 0 without saving"
 _SCRIPT = (
     "command: [python, -c, \"import lightning as L\\n{more}L.Trainer({given}).fit(net, data, ckpt_path='last')\\n\"]\n"
 )
@@ -163,8 +163,8 @@ RULES = (
         id="jit-checkpoint-exits-with-0",
         severity=Severity.WARNING,
         title="Hugging Face's just-in-time checkpoint ends a half-done training with exit code 0",
-        why="Jobs, Argo and Kubeflow Pipelines count exit code 0 as done: nobody trains the rest, and the weights of the "
-        "middle are taken for the result.",
+        why="Jobs, Argo and Kubeflow Pipelines count exit code 0 as done: the rest is not trained, and the weights of the "
+        "middle count as the result.",
         fix="Remove enable_jit_checkpoint, and give the Trainer callbacks=[SpotCallback()] of spotwright.checkpoint.huggingface, "
         "which saves and ends with 143.",
         fails=job(ON_SPOT, container="command: [torchrun, train.py, --enable_jit_checkpoint, 'True']\n"),
@@ -180,7 +180,7 @@ RULES = (
         id="lightning-exits-with-0",
         severity=Severity.WARNING,
         title="Lightning leaves at SIGTERM with exit code 0",
-        why="Jobs, Argo and Kubeflow Pipelines count exit code 0 as done: nobody trains the rest. ModelCheckpoint saves at the "
+        why="Jobs, Argo and Kubeflow Pipelines count exit code 0 as done: the rest is not trained. ModelCheckpoint saves at the "
         "signal only with save_on_exception, and the exit code stays 0 (Lightning 2.6.6).",
         fix="Give the Trainer plugins=[SpotCheckpointIO()] and callbacks=[SpotCheckpoint()] of spotwright.checkpoint.lightning, "
         "which save and end with 143.",

@@ -51,7 +51,7 @@ def _elastic(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
         and tolerations
         and not subject.get("spec", "elasticPolicy", "rdzvHost")
     ):
-        text = f"{subject.label} meets at worker 0, which is on spot: if it is taken, every pod starts again"
+        text = f"{subject.label} meets at worker 0, which is on spot: if its node is reclaimed, every pod starts again"
         yield Problem(subject.at("spec", "elasticPolicy"), text)
 
 
@@ -66,7 +66,7 @@ def _of_trainer(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
         yield Problem(
             subject.at("spec", "trainer"),
             f"{subject.label} meets at one of its {nodes} pods, which share one template and go to spot together",
-            "Give the rendezvous a replicated job of its own with one pod in a runtime of yours, keep it on on-demand, and set "
+            "Give the rendezvous a separate replicated job with one pod in a runtime of yours, keep it on on-demand, and set "
             "--rdzv-endpoint to it.",
         )
 
@@ -175,9 +175,9 @@ RULES = (
         id="rendezvous-on-spot",
         severity=Severity.WARNING,
         title="Training that meets at a pod on spot",
-        why="With the backend c10d one pod keeps the rendezvous. If its node is taken, all others start again, not only the one "
+        why="With c10d one pod keeps the rendezvous. If its node is reclaimed, all others start again, not only the pod "
         "that was lost; and where all ranks have one template, that pod cannot be on on-demand alone.",
-        fix="Give the rendezvous pods of its own on on-demand and name them in the endpoint: a Master with rdzvHost, or a "
+        fix="Give the rendezvous separate pods on on-demand and name them in the endpoint: a Master with rdzvHost, or a "
         "replicated job leader with one pod that runs the same command (--rdzv-endpoint JOBSET-leader-0-0.JOBSET:29400).",
         fails=_a_set(_VARIABLE + _TORCHRUN.format(job="workers")),
         passes=_a_set(_VARIABLE + _TORCHRUN.format(job="leader"), leader=True),

@@ -91,7 +91,7 @@ def _void(pipeline: Pipeline, settings: Settings) -> Iterator[Problem]:
 
 
 def _ored(pipeline: Pipeline, _settings: Settings) -> Iterator[Problem]:
-    """Several required affinities of one executor, each of which is an alternative of its own."""
+    """Several required affinities of one executor, each of which is a separate alternative."""
     for label in pipeline.executors:
         path = (*pipeline.settings_at(label), "nodeAffinity")
         given = items_of(mapping_at(pipeline.platforms, *EXECUTORS, label).get("nodeAffinity"))
@@ -163,8 +163,8 @@ RULES = (
         id="kfp-retry-window",
         severity=Severity.WARNING,
         title="Retries that end an hour after the first start",
-        why="backoffMaxDuration is no limit of one wait: it counts from the first start of the task. After it no "
-        "attempt begins, and a running one is killed. The SDK writes 3600s where nothing is said.",
+        why="backoffMaxDuration does not limit one wait: it counts from the first start of the task. After it no "
+        "attempt begins, and a running one is killed. The SDK writes 3600s by default.",
         fix="set_retry(..., backoff_max_duration='30d'); before kfp 2.17 the SDK cuts it to an hour.",
         fails=kfp(_SHORT),
         passes=kfp(),
@@ -175,7 +175,7 @@ RULES = (
     Rule(
         id="kfp-backoff-factor",
         severity=Severity.ERROR,
-        title="A backoff factor that is no whole number",
+        title="A backoff factor that is not a whole number",
         why="Argo reads the factor as a whole number and ends the task with an error at its first retry.",
         fix="Write 1, 2 or another whole number.",
         fails=kfp(KFP_TASK.replace("backoffFactor: 2", "backoffFactor: 1.5")),
@@ -204,7 +204,7 @@ RULES = (
         id="kfp-affinities-ored",
         severity=Severity.ERROR,
         title="Several required node affinities of one task",
-        why="Each call of add_node_affinity becomes a term of its own, and terms are alternatives: the pod also goes "
+        why="Each call of add_node_affinity becomes a separate term, and terms are alternatives: the pod also goes "
         "to nodes that meet only one of them.",
         fix="Give all conditions to one call: add_node_affinity(task, match_expressions=[..., ...]).",
         fails=kfp(platform=_TWO.replace(*_META)),
@@ -219,7 +219,7 @@ RULES = (
         title="Two components that the compiler gave one executor",
         why="The SDK mixes up executors of nested pipelines, at random: a component then runs with the image, "
         "resources and settings of another.",
-        fix="Compile again (spotwright compile does it until it is right), or give the functions names of their own.",
+        fix="Compile again (spotwright compile does it until it is right), or give the functions distinct names.",
         fails=kfp()
         .replace(
             "  comp-train: {executorLabel: exec-train}\n",

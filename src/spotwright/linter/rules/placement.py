@@ -44,7 +44,7 @@ _FIX = (
 
 
 def _required_spot(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
-    """Affinities of kfp 1 with which only spot nodes will do. Those of today are read with the pods of their tasks.
+    """Affinities of kfp 1 with which only spot nodes will do. Current ones are read with the pods of their tasks.
 
     A file that uses Spotwright says by its policy what is meant.
     """
@@ -56,7 +56,7 @@ def _required_spot(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
         if given is not None and names_spot_label(ast.walk(given)):
             owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
             task = owner.id if isinstance(owner, ast.Name) else "a task"
-            text = f"{task} may run on spot nodes only, so it waits for ever while there are none"
+            text = f"{task} may run on spot nodes only, so it waits for ever without one"
             yield Problem((), text, _FIX, line=call.lineno)
 
 
@@ -91,7 +91,7 @@ def _toleration_alone(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if pods.reach is not Reach.TOLERATED or pods.duty is not PodRole.WORKER or pods.is_queued or pods.is_partial:
         return
     if pods.owner and pods.owner.group == "tekton.dev" and ("tolerations",) in pods.where:
-        return  # those of all tasks, which a task of on-demand nodes has too: it replaces the affinity alone
+        return  # the template of all tasks, which an on-demand task has too: it replaces only the affinity
     if pods.wish == "never" or any(not one.key for one in pods.constraints.tolerations):
         return
     expressions = [one for term in pods.constraints.required for one in term.expressions]
@@ -132,7 +132,7 @@ def _no_fallback(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     if pods.reach is not Reach.REQUIRED or pods.wish == "require" or pods.is_queued or not pods.is_work:
         return
     path = pods.selector if not pods.constraints.required else pods.terms
-    yield Problem(path, f"{pods.label} may run on spot nodes only, so it waits for ever while there are none")
+    yield Problem(path, f"{pods.label} may run on spot nodes only, so it waits for ever without one")
 
 
 def _ignored_preference(pods: Pods, settings: Settings) -> Iterator[Problem]:
@@ -172,9 +172,7 @@ def _bound_to_node(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         yield Problem(pods.at("nodeName"), f"{pods.label} names its node, so tolerations and affinity have no effect")
     name = pods.constraints.selector.get(_HOSTNAME, "")
     if name and pods.is_work and not is_scheduled and not is_placeholder(name):
-        text = (
-            f"{pods.with_maker(_HOSTNAME)} selects the node {name}, and no other node gets its name after it is taken"
-        )
+        text = f"{pods.with_maker(_HOSTNAME)} selects the node {name}, and no other node gets its name after it is reclaimed"
         yield Problem(pods.selected(_HOSTNAME), text, "Remove it, and select nodes by the labels of their pool.")
 
 
@@ -304,7 +302,7 @@ RULES = (
         id="ray-market-type",
         severity=Severity.WARNING,
         title="A group of Ray whose market type is not that of its nodes",
-        why="Ray gives tasks to a group by its label ray.io/market-type, and nothing places the group's pods by it: tasks that "
+        why="Ray gives tasks to a group by its label ray.io/market-type, which does not place the group's pods: tasks that "
         "ask for on-demand nodes may run on spot, and those that ask for spot at the price of on-demand.",
         fix="Ask for such nodes in the group's template (spotwright place does), or correct the label.",
         fails=_RAY_CLUSTER.format(lines=""),
@@ -331,7 +329,7 @@ RULES = (
         severity=Severity.WARNING,
         title="Names its node",
         why="nodeName bypasses the scheduler: tolerations and affinity have no effect. By it, or by a selector of "
-        "kubernetes.io/hostname, pods of a node that was taken are never placed on another one.",
+        "kubernetes.io/hostname, pods of a reclaimed node are never placed on another one.",
         fix="Remove nodeName, and select nodes by their labels.",
         fails=job("nodeName: aks-spot-000001\n"),
         passes=job(ON_SPOT),

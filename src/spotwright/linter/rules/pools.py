@@ -1,7 +1,7 @@
-"""Rules on the pools of the configuration: labels that no pool has, taints that nobody tolerates, GPUs, and forms of the past.
+"""Rules on the pools of the configuration: labels that no pool has, untolerated taints, GPUs, and outdated forms.
 
-Where ``spotwright.yaml`` names no pools, the rules about them find nothing. Sources: Google Cloud, "Spot VMs in GKE"; Microsoft
-Learn, "Add an Azure Spot node pool"; the retirement of low-priority VMs and of aks-engine; Karpenter documentation, "v1
+Where ``spotwright.yaml`` names no pools, the rules about them have no findings. Sources: Google Cloud, "Spot VMs in GKE";
+Microsoft Learn, "Add an Azure Spot node pool"; the retirement of low-priority VMs and of aks-engine; Karpenter documentation, "v1
 Migration".
 """
 
@@ -239,7 +239,7 @@ def _old_fields(subject: KubeObject) -> Iterator[tuple[Path, str, str]]:
     if "resources" in subject.mapping("spec", "limits"):
         yield (
             ("limits", "resources"),
-            "has limits.resources, which is no resource",
+            "has limits.resources, which is not a resource",
             "Write its pairs under spec.limits.",
         )
 
@@ -340,7 +340,7 @@ RULES = (
         severity=Severity.ERROR,
         title="An accelerator of a KFP task that no node offers",
         why="KFP's backend writes the type into the pod as the name of a resource. Names of Vertex AI (NVIDIA_TESLA_T4) and of "
-        "GKE's label (nvidia-l4) are no resources, so the pod stays Pending or is refused; without a type, or without a "
+        "GKE's label (nvidia-l4) are not resources, so the pod stays Pending or is refused; without a type, or without a "
         "number, the pod gets no accelerator.",
         fix="Write task.set_accelerator_type('nvidia.com/gpu').set_accelerator_limit(1), and select the model by its label "
         "(kubernetes.add_node_selector(task, 'cloud.google.com/gke-accelerator', 'nvidia-l4')).",
@@ -368,7 +368,7 @@ RULES = (
         id="aks-engine-model",
         severity=Severity.ERROR,
         title="An API model of aks-engine",
-        why="aks-engine and its low-priority scale sets are retired; nothing makes a cluster of this file any more.",
+        why="aks-engine and its low-priority scale sets are retired; no tool makes a cluster of this file any more.",
         fix="Use AKS: spotwright pools describes the pool, az aks nodepool add --priority Spot makes it.",
         fails="apiVersion: vlabs\nproperties:\n  agentPoolProfiles:\n  - {name: gpulow, vmSize: Standard_NC6s_v3, "
         "scaleSetPriority: Low}\n",

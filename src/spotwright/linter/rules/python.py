@@ -1,6 +1,6 @@
-"""Rules on pipeline files in Python: kfp 1, calls that the SDK of today does not take, and what a program does on SIGTERM.
+"""Rules on pipeline files in Python: kfp 1, calls that the current SDK does not accept, and what a program does on SIGTERM.
 
-Each finding on kfp 1 has the line of today, with the values of the file. ``run`` and ``compile`` give the same message when
+Each finding on kfp 1 has the current line, with the values of the file. ``run`` and ``compile`` give the same message when
 such a file fails to load: :mod:`spotwright.kfp.kfp1` writes both.
 """
 
@@ -144,7 +144,7 @@ KFP1_RULES = (
         title="A module of kfp 1",
         why="kfp 2 has no kfp.gcp, kfp.aws, kfp.azure and kfp.onprem: the file does not load. Preemptible nodes, "
         "secrets and volumes are set by spot.prefer and by kfp.kubernetes.",
-        fix="Write the line of today.",
+        fix="Write the current line.",
         fails="import kfp.gcp as gcp\nfrom kfp import dsl\n",
         passes="from kfp import dsl, kubernetes\n",
         checks=Checks(python=_check(_is_module)),
@@ -168,7 +168,7 @@ KFP1_RULES = (
         title="A setting of a task as kfp 1 had it",
         why="Tolerations, affinity, volumes and secrets are functions of kfp.kubernetes now, which take the task; the "
         "methods of kfp 1 do not exist, and add_node_selector_constraint takes one argument, which is an accelerator.",
-        fix="Write the line of today.",
+        fix="Write the current line.",
         fails=_HEAD.replace("dsl, kubernetes", "dsl\nfrom kubernetes.client import V1Toleration")
         + '    spot = V1Toleration(key="sku", operator="Equal", value="gpu", effect="NoSchedule")\n    '
         "task.add_toleration(spot)\n",
@@ -182,7 +182,7 @@ KFP1_RULES = (
         title="A name of kfp 1 that does not do what it did",
         why="The name still loads. A GPU limit without a type has no effect in some versions, and kfp.v2 goes with the "
         "next one.",
-        fix="Write the line of today.",
+        fix="Write the current line.",
         fails=_HEAD + "    task.set_gpu_limit(1)\n",
         passes=_HEAD + '    task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(1)\n',
         checks=Checks(python=_check(_is_outdated)),
@@ -403,11 +403,11 @@ _SAVES = re.compile(r"sav|dump|write|upload|commit|open", re.IGNORECASE)
 
 
 def _unsaved_training(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
-    """Loops over epochs in a component that keeps nothing of them while they go on."""
+    """Loops over epochs in a component that does not save while they run."""
     for function in components_in(file):
         loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While) and _trains(node)]
         if loops and not _KEEPS.search(ast.unparse(function)) and not _SAVES.search(ast.unparse(loops[0])):
-            text = f"{function.name} trains in a loop and saves nothing of it, so each interruption begins it again"
+            text = f"{function.name} trains in a loop without saving, so each interruption begins it again"
             yield Problem((), text, line=loops[0].lineno)
 
 
@@ -445,7 +445,7 @@ PLAIN_PYTHON_RULES = (
     Rule(
         id="training-not-saved",
         severity=Severity.NOTE,
-        title="A training loop that saves nothing while it goes on",
+        title="A training loop that does not save",
         why="An interruption takes the memory and the folder of a pod, so the next attempt trains from the first epoch.",
         fix="Save the state to a volume or an object store: docs/how-to/checkpoint.md.",
         fails=_EPOCHS.format(save=""),

@@ -1,4 +1,4 @@
-"""Rules on who makes an interrupted pod again: nobody, a controller that gives up, or one that never does.
+"""Rules on who recreates an interrupted pod: no controller, one that gives up, or one that never does.
 
 Sources: Kubernetes documentation, "Jobs", "Pod failure policy"; jobset v0.12, ``pkg/webhooks``; kuberay v1.7; spark-operator
 v2.5; kubernetes/api ``batch/v1/types.go``.
@@ -55,7 +55,7 @@ def _disruption(spec: Shape) -> tuple[int, str] | None:
 def _bare_pods(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     is_owned = pods.owner is not None and pods.owner.is_owned
     if pods.retry is Retry.NONE and pods.asks_for_spot and not is_owned:
-        yield Problem(pods.at(), f"{pods.label} is a bare Pod, and nobody makes it again after an interruption")
+        yield Problem(pods.at(), f"{pods.label} is a bare Pod, which is not recreated after an interruption")
 
 
 def _no_retries(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -191,7 +191,7 @@ _ALIKE, _SURE = 0.7, 0.85  # of a word and the one that may be meant, or that is
 
 
 def _unknown_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """A restart policy that pods of this kind may not have. Jobs and roles of the training operator have rules of their own."""
+    """A restart policy that pods of this kind may not have. Jobs and roles of the training operator have separate rules."""
     policy = pods.value.get("restartPolicy")
     owner = pods.owner
     if owner is None or not isinstance(policy, str) or is_placeholder(policy) or pods.form == "H":
@@ -205,7 +205,7 @@ def _unknown_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _meant(given: str, known: Sequence[str], path: Path) -> tuple[str, tuple[Mend, ...]]:
-    """The advice for a word that is none of a few, and the change where no other can be meant."""
+    """The advice for a word outside the known few, and the change where no other can be meant."""
     near = known[0] if len(known) == 1 else nearly(given, known, _ALIKE)
     sure = nearly(given, known, _SURE)
     return f"Write {near}." if near else "", (Mend("replace", path, sure),) if sure else ()
@@ -233,7 +233,7 @@ def _trapped(pods: Pods, _settings: Settings) -> Iterator[Problem]:
             for index, word in enumerate(texts_of(container.value.get(name))):
                 match = _TRAP.search(word)
                 if match is not None and int(match["code"]) < 128:
-                    what = "success, and nobody makes the pod again" if match["code"] == "0" else "an error of the code"
+                    what = "success, and the pod is not recreated" if match["code"] == "0" else "an error of the code"
                     text = f"{pods.label} exits with {match['code']} on SIGTERM, so an interruption counts as {what}"
                     yield Problem((*container.path, name, index), text)
 
@@ -261,7 +261,7 @@ RULES = (
         id="bare-pod-on-spot",
         severity=Severity.WARNING,
         title="A bare Pod on spot nodes",
-        why="Nobody makes a bare Pod again: after an interruption its work is lost in silence.",
+        why="A bare Pod is not recreated: after an interruption its work is lost in silence.",
         fix="Make it the template of a Job.",
         fails=_POD
         + "".join(f"  {line}\n" for line in ON_SPOT.splitlines())
@@ -285,7 +285,7 @@ RULES = (
         id="unbounded-ignore",
         severity=Severity.WARNING,
         title="Interrupted pods are ignored without a bound",
-        why="Ignored pods do not count against backoffLimit, so a Job on a pool that is taken again and again never "
+        why="Ignored pods do not count against backoffLimit, so a Job on a pool that is reclaimed again and again never "
         "ends, and is paid for.",
         fix="Set activeDeadlineSeconds of the Job, or use the action Count.",
         fails=job(ON_SPOT, spec=_IGNORE),
@@ -306,8 +306,8 @@ RULES = (
     Rule(
         id="sigterm-exit-code",
         severity=Severity.WARNING,
-        title="A shell ends SIGTERM with an exit code of its own",
-        why="Controllers tell an interruption by 143. With 0 the pod has succeeded and its work is not done; with 1 it "
+        title="A shell ends SIGTERM with another exit code",
+        why="Controllers recognize an interruption by 143. With 0 the pod has succeeded and its work is not done; with 1 it "
         "has failed by an error of the code, which the training operator's ExitCode never retries.",
         fix="Save, then exit with 143.",
         fails=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 1' TERM; train & wait\"]\n"),
@@ -341,7 +341,7 @@ RULES = (
         id="retry-value-unknown",
         severity=Severity.ERROR,
         title="A restart or a retry policy that the kind does not have",
-        why="The API server or the operator refuses the object, or nothing is retried: each kind has words of its own, and "
+        why="The API server or the operator refuses the object, or does not retry: each kind has its own words, and "
         "ExitCode, OnError and PodEvicted are words of one kind each.",
         fix="Write one of the values that the kind has.",
         fails=training_job("", role="restartPolicy: OnExitCode\n"),

@@ -41,7 +41,7 @@ _NEGATIVE = ("NotIn", "DoesNotExist")
 
 
 class _Condition(NamedTuple):
-    """One condition with its place. ``values`` are the places of its values; ``effect`` says what follows if nothing meets it."""
+    """One condition with its place. ``values`` are the places of its values; ``effect`` says what follows if no node meets it."""
 
     expression: Expression
     path: Path
@@ -177,7 +177,7 @@ def _never_made(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
 
 
 def _never_met_in_python(file: PythonFile, settings: Settings) -> Iterator[Problem]:
-    """The same in calls of kfp 1 and of the client of Kubernetes; calls of today are read with the pods of their tasks."""
+    """The same in calls of kfp 1 and of the client of Kubernetes; current calls are read with the pods of their tasks."""
     for expression, line in _conditions_in(file):
         fault = _fault(expression, settings)
         if fault is not None:
@@ -233,7 +233,7 @@ def _of_several_clouds(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def _mixed(expressions: Sequence[Expression]) -> dict[str, frozenset[str]]:
-    """The labels whose makers have nobody in common, each with its makers; empty if one maker has all."""
+    """The labels without a common maker, each with its makers; empty if one maker has all."""
     asked = [one for one in expressions if one.operator in ("In", "Exists", "Gt", "Lt")]
     makers = {one.key: who for one in asked if (who := makers_of(one.key, one.values))}
     common = frozenset.intersection(*makers.values()) if makers else frozenset("-")
@@ -246,7 +246,7 @@ def _enumerated(makers: dict[str, frozenset[str]]) -> str:
 
 
 def _short(makers: frozenset[str]) -> str:
-    """Who makes nodes with a label, in the words of most people: Karpenter only where nobody else does."""
+    """Who makes nodes with a label, in common words: Karpenter only if no one else does."""
     others = sorted(one for one in makers if " on " not in one)  # rather the cloud than Karpenter on it
     return " or ".join(others or (sorted(makers) if len(makers) == 1 else [min(makers).partition(" on ")[0]]))
 
@@ -260,7 +260,7 @@ def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def excluding(expressions: Iterable[Expression], settings: Settings) -> str:
-    """Two conditions that no node meets together, in words; empty if there are none, or if one is known only at run time."""
+    """Two conditions that no node meets together, in words; empty without them, or if one is known only at run time."""
     known = [one for one in expressions if not any(map(is_placeholder, (one.key, *one.values)))]
     pair = contradiction(known)
     if pair is None:
@@ -308,7 +308,7 @@ def _refused(pods: Pods, _settings: Settings) -> Iterator[Problem]:
             text = f"no node meets this condition: {asked.operator} compares whole numbers, not {asked.values[0]}"
             yield Problem(condition.path, text)
     for index, term in enumerate(items_of(value_at(pods.value, TERMS)) if pods.form != "K" else ()):
-        if not any(mapping_of(term).values()):  # a misspelt field has a finding of its own
+        if not any(mapping_of(term).values()):  # a misspelt field has its own finding
             yield Problem((*pods.terms, index), f"a term without a condition matches no node, for {pods.label}")
     yield from _refused_weights(pods)
 
@@ -447,7 +447,7 @@ RULES = (
     Rule(
         id="condition-refused",
         severity=Severity.ERROR,
-        title="A condition on nodes that the API server refuses, or that nothing meets",
+        title="A condition on nodes that the API server refuses, or that no node meets",
         why="In and NotIn need values, Exists and DoesNotExist have none, Gt and Lt have one whole number, and a weight is 1 "
         "to 100: otherwise the whole object is refused. A term without conditions matches no node.",
         fix="Write key, operator and values as the operator needs them.",
@@ -460,8 +460,8 @@ RULES = (
         id="deprecated-label",
         severity=Severity.NOTE,
         title="A deprecated label of nodes",
-        why="Nodes of today have it beside the label that replaced it in Kubernetes 1.14 and 1.17, and will lose it.",
-        fix="Write the label of today.",
+        why="Current nodes have it beside the label that replaced it in Kubernetes 1.14 and 1.17, and will lose it.",
+        fix="Write the current label.",
         fails=job("nodeSelector: {beta.kubernetes.io/arch: amd64}\n"),
         passes=job("nodeSelector: {kubernetes.io/arch: amd64}\n"),
         checks=Checks(pods=_renamed),
@@ -471,8 +471,8 @@ RULES = (
         id="toleration-matches-no-taint",
         severity=Severity.WARNING,
         title="A toleration that is meant for spot nodes and does not match their taint",
-        why="Key, value and effect of a toleration have to be those of the taint, letter by letter. The pods are kept off the "
-        "spot nodes as if they tolerated nothing. If you set another taint, describe it in spotwright.yaml.",
+        why="Key, value and effect of a toleration have to match the taint, letter by letter. The pods are kept off the "
+        "spot nodes as without a toleration. If you set another taint, describe it in spotwright.yaml.",
         fix="Write the taint's own key, value and effect.",
         fails=job(
             "tolerations:\n- {key: cloud.google.com/gke-spot, operator: Equal, value: 'true', effect: NoExecute}\n"

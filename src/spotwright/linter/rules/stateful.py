@@ -40,7 +40,7 @@ def _store_of(pods: Pods) -> str:
         if match:
             return f"{match[1]} is a datastore"
     if any(one.sharing is Sharing.NAMED for one in pods.claims):
-        return "it has a volume of its own"
+        return "it has its own volume"
     return ""
 
 
@@ -85,7 +85,7 @@ def _hooks(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _pod_defaults(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """A PodDefault that lets pods onto spot nodes which must not be lost: those of the file, or whoever has its label."""
+    """A PodDefault that lets pods onto spot nodes which must not be lost: pods of the file, or any pod with its label."""
     if (subject.group, subject.kind) != ("kubeflow.org", "PodDefault"):
         return
     spec, selector = subject.mapping("spec"), subject.get("spec", "selector")
@@ -188,7 +188,7 @@ RULES = (
         title="A datastore on spot nodes",
         why="An interruption takes the datastore from everybody who uses it, and its volume may be bound to a zone in "
         "which no node is to be had. MinIO and MySQL of Kubeflow are Deployments with a volume, so the kind alone does "
-        "not tell.",
+        "not show it.",
         fix=_STAY,
         fails=pod(TOLERATION, image="minio/minio:latest"),
         passes=pod("", image="minio/minio:latest"),
@@ -221,7 +221,7 @@ RULES = (
         severity=Severity.WARNING,
         title="A hook of Helm or Argo CD on spot nodes",
         why="The release waits for the hook and fails with it, and an interruption may leave a migration half done. More "
-        "retries are no remedy for what must not be done twice.",
+        "retries do not help with work that must not run twice.",
         fix=_STAY + " Work that can be done again is labelled spotwright.dev/spot: prefer.",
         fails=job(ON_SPOT, spec="backoffLimit: 0\n").replace(*_AS_HOOK),
         passes=job("", spec="backoffLimit: 0\n").replace(*_AS_HOOK),
@@ -233,7 +233,7 @@ RULES = (
         severity=Severity.WARNING,
         title="A PodDefault that lets notebooks onto spot nodes",
         why="Kubeflow lays a PodDefault over every pod with its label, and offers it to each notebook that is made, so a "
-        "toleration there brings notebooks and services to nodes that are taken away.",
+        "toleration there brings notebooks and services to nodes that are reclaimed.",
         fix="Write the toleration into the work itself (spotwright place), or select by a label that only work has; spotwright "
         "place keeps a Notebook with the label spotwright.dev/spot: never on on-demand.",
         fails=_POD_DEFAULT.format(label="use-spot"),
@@ -245,7 +245,7 @@ RULES = (
         id="not-kept-off-spot",
         severity=Severity.WARNING,
         title="What must not be lost may land on a spot pool that has no taint",
-        why="EKS and Karpenter set no taint on spot nodes, so everything that selects nothing may land there.",
+        why="EKS and Karpenter set no taint on spot nodes, so every pod without a selector may land there.",
         fix="Taint the spot pool, or require on-demand nodes; spotwright place writes the affinity.",
         fails=pod("", kind="StatefulSet"),
         passes=pod("nodeSelector: {eks.amazonaws.com/capacityType: ON_DEMAND}\n", kind="StatefulSet"),

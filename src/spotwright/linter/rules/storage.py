@@ -79,7 +79,7 @@ class _Claim(NamedTuple):
 
 
 def _claims(pods: Pods) -> Iterator[_Claim]:
-    """The claims that the pods mount and that the file has, of their own ones too."""
+    """The claims that the pods mount and that the file has, also their own ones."""
     owner = pods.owner
     if owner is None:
         return
@@ -117,7 +117,7 @@ def _zonal(pods: Pods, settings: Settings) -> Iterator[Problem]:
             text = f"{pods.label} mounts the claim {claim.name}, whose volume is a folder of one node and goes with it"
             yield Problem(claim.path, text)
     spot = {pool.name: pool for pool in settings.spot_pools}
-    nowhere = [claim for claim, _, _ in _in_other_zones(pods, settings.pools)]  # a rule of its own says so
+    nowhere = [claim for claim, _, _ in _in_other_zones(pods, settings.pools)]  # another rule says so
     for claim, zones, reached in _in_other_zones(pods, spot):
         if claim not in nowhere:
             text = f"{_mounts(pods, claim, zones)}, and its spot pools have nodes in {_listed(reached)} only"
@@ -133,7 +133,7 @@ def _listed(names: set[str]) -> str:
 
 
 _ZONE_KEYS = re.compile(r"(?:topology|failure-domain)\.[a-z.]+/zone")
-"""Zones in the topology of volumes: that of Kubernetes, and those of the drivers of EBS, Azure disks and Google's disks."""
+"""Zones in the topology of volumes: Kubernetes', and those of the drivers of EBS, Azure disks and Google's disks."""
 
 
 def _zones_of(pods: Pods, claim: _Claim) -> set[str]:
@@ -166,7 +166,7 @@ def _zones_in(terms: Sequence[Sequence[Any]]) -> set[str]:
 
 
 def _in_other_zones(pods: Pods, pools: Mapping[str, Pool]) -> Iterator[tuple[_Claim, set[str], set[str]]]:
-    """The claims whose volumes are in no zone of the pools that admit the pods: with their zones, and those of the pools."""
+    """The claims whose volumes are in no zone of the pools that admit the pods: with their zones, and the pools' zones."""
     admitting = [pool for pool in pools.values() if admits(pool, pods.constraints)]
     reached = {labels.get(ZONE, "") for pool in admitting for labels in labels_by_zone(pool)}
     for claim in _claims(pods):
@@ -258,7 +258,7 @@ def _named(pods: Pods) -> str:
 
 
 def _meet(one: Pods, other: Pods) -> bool:
-    """Whether pods of two templates of an object are there at one time, as far as it tells."""
+    """Whether pods of two templates of an object run at one time, as far as it shows."""
     return one.group is not None and other.group is not None and run_together(one.group, other.group) is True
 
 
@@ -274,7 +274,7 @@ def _keeps_apart(pods: Pods) -> bool:
 
 
 def _too_much(one: Pods, other: Pods, settings: Settings) -> str:
-    """A resource of which no node that admits both has enough for both; empty if there is none, or nodes are not described."""
+    """A resource of which no node that admits both has enough for both; empty without one, or if nodes are not described."""
     wanted, more = one.requests, other.requests
     admitting = [
         pool for pool in settings.pools.values() if admits(pool, one.constraints) and admits(pool, other.constraints)
@@ -360,7 +360,7 @@ def _removed_by(script: str, *, is_first: bool) -> Iterator[str]:
 
 
 def _targets(words: Sequence[str]) -> Iterator[str]:
-    """What a command removes with all that is in it; nothing if it removes single files, or does something else."""
+    """What a command removes with all that is in it; empty if it removes single files, or does something else."""
     flags = [word for word in words if word.startswith("-")]
     is_deep = any(re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive|-delete", flag) for flag in flags)
     is_of_some = any(flag in ("-name", "-iname", "-mtime", "-path") for flag in flags)
@@ -422,12 +422,12 @@ def _lost_in_executor(pods: Pods) -> Iterator[Problem]:
 
 
 def _keeps(container: Container, folder: str) -> bool:
-    """Whether a container is told to keep checkpoints in a folder."""
+    """Whether a container is set to keep checkpoints in a folder."""
     return any(place.startswith(folder.rstrip("/") + "/") or place == folder for place, _ in _places(container))
 
 
 def _places(container: Container) -> Iterator[tuple[str, str]]:
-    """The folders in which a container is told to keep checkpoints, each with the name of the argument or variable."""
+    """The folders in which a container is set to keep checkpoints, each with the name of the argument or variable."""
     words = container.words
     for number, word in enumerate(words):
         name, equals, value = word.partition("=")
@@ -459,14 +459,14 @@ def _unmounted(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _no_checkpoint(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """Work that is allowed more than an hour on spot, and nothing that looks like a checkpoint."""
+    """Work that is allowed more than an hour on spot, without a sign of a checkpoint."""
     if not pods.asks_for_spot or pods.duty is not PodRole.WORKER or not pods.containers:
         return
     seconds = _duration(pods)
     if seconds <= _LONG or has_checkpoint(pods):
         return
     yield Problem(
-        pods.spec, f"{pods.label} may run {seconds / 3600:.0f} h on spot, and nothing says that it saves its work"
+        pods.spec, f"{pods.label} may run {seconds / 3600:.0f} h on spot, without a sign that it saves its work"
     )
 
 
@@ -520,7 +520,7 @@ RULES = (
         severity=Severity.WARNING,
         title="Mounts a volume of one zone or one node on spot",
         why="The next attempt can start only in the zone of its volume, and only after the volume is detached from the "
-        "node that was taken, which takes minutes where the node went without a word. Spot capacity of one zone is "
+        "reclaimed node, which takes minutes if the node went without notice. Spot capacity of one zone is "
         "often used up.",
         fix="Use a volume that many nodes can mount (ReadWriteMany) or an object store.",
         fails=_CLAIM.format(mode="ReadWriteOnce") + job(ON_SPOT + _VOLUME, container=_MOUNT),
@@ -548,7 +548,7 @@ RULES = (
         title="A volume of one node for pods that cannot be on one node",
         why="A claim of ReadWriteOnce is attached to one node at a time, and one of ReadWriteOncePod is mounted by one pod. "
         "Pods that must be on other nodes wait for it for ever.",
-        fix="Use a volume that many nodes can mount (ReadWriteMany), or give each pod a claim of its own.",
+        fix="Use a volume that many nodes can mount (ReadWriteMany), or give each pod its own claim.",
         fails=_CLAIM.format(mode="ReadWriteOncePod") + job(_VOLUME, container=_MOUNT, spec="parallelism: 2\n"),
         passes=_CLAIM.format(mode="ReadWriteMany") + job(_VOLUME, container=_MOUNT, spec="parallelism: 2\n"),
         checks=Checks(objects=_shared_by_nodes),
@@ -560,7 +560,7 @@ RULES = (
         title="Removes the saved work before it begins",
         why="After an interruption the same command runs again: it removes what the last attempt saved, and starts from the "
         "beginning.",
-        fix="Remove nothing at the start; clean up after the work, or use a folder of its own for each run.",
+        fix="Do not remove it at the start; clean up after the work, or use a separate folder for each run.",
         fails=job(_IN_CLAIM, container="command: [sh, -c, 'rm -rf /ckpt/run && train --out /ckpt/run']\n" + _CKPT),
         passes=job(_IN_CLAIM, container="command: [sh, -c, 'train --out /ckpt/run && rm -rf /ckpt/run']\n" + _CKPT),
         checks=Checks(pods=_removed),

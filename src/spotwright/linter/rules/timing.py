@@ -1,6 +1,6 @@
-"""Rules on the end of pods and on moves that nobody asked for: grace periods, hooks, drains, autoscalers, zones of gangs.
+"""Rules on the end of pods and on unwanted moves: grace periods, hooks, drains, autoscalers, zones of gangs.
 
-The notices are those of :mod:`spotwright.clouds`. Sources: Kubernetes documentation, "Pod Lifecycle", "Disruptions";
+The notices come from :mod:`spotwright.clouds`. Sources: Kubernetes documentation, "Pod Lifecycle", "Disruptions";
 karpenter, ``karpenter.sh/do-not-disrupt``; cluster autoscaler FAQ, ``safe-to-evict``.
 """
 
@@ -28,7 +28,7 @@ _SLEEP = re.compile(r"(?<![\w-])sleep\s+(\d+)")
 
 
 def _notice(pods: Pods, settings: Settings) -> tuple[float, str] | None:
-    """The notice that pods get, in seconds, and whose it is; ``None`` where nothing says which provider's nodes they use."""
+    """The notice that pods get, in seconds, and whose it is; ``None`` if it is unknown which provider's nodes they use."""
     landing = [pool for pool in settings.spot_pools if admits(pool, pods.constraints)]
     notice = shortest_notice(landing or settings.spot_pools)
     if notice is not None:
@@ -79,7 +79,7 @@ def _unshielded(pods: Pods, settings: Settings) -> Iterator[Problem]:
     is_placed = _says_its_capacity(pods) or _has_policy(pods, settings)
     if (
         at is None or pods.is_partial or pods.retry is Retry.NONE or not is_placed
-    ):  # of bare pods a rule of their own says more
+    ):  # another rule says more about bare pods
         return
     wanted = shields(pods.duty, settings.target, settings.pools.values(), [one.key for one in pods.conditions])
     missing = {name: value for name, value in wanted.items() if pods.annotations.get(name) is None}
@@ -149,7 +149,7 @@ def _blocked_drain(subject: KubeObject, _settings: Settings) -> Iterator[Problem
     for name, blocking in (("maxUnavailable", (0, "0", "0%")), ("minAvailable", ("100%",))):
         if subject.get("spec", name) in blocking:
             text = f"{subject.label} lets no pod go ({name}: {subject.get('spec', name)}), so a drain waits until "
-            text += "the node is taken"
+            text += "the node is reclaimed"
             yield Problem(subject.at("spec", name), text)
 
 
@@ -200,7 +200,7 @@ RULES = (
         severity=Severity.NOTE,
         title="The autoscaler may move work to save a node",
         why="Scaling down and consolidation evict pods that could be packed more tightly, more often than spot nodes "
-        "are taken in some clusters, and on-demand nodes as well as spot nodes. Each time costs the work since the last "
+        "are reclaimed in some clusters, and on-demand nodes as well as spot nodes. Each time costs the work since the last "
         "checkpoint.",
         fix="Annotate the pods; spotwright place does it.",
         fails=job(ON_SPOT).replace(f"    metadata:\n      {SHIELDS}", ""),

@@ -192,7 +192,7 @@ RULES = (
         id="operator-container-name",
         severity=Severity.ERROR,
         title="No container with the name that the training operator demands",
-        why="The operator's webhook refuses the job: it looks for a container with a name of its own.",
+        why="The operator's webhook refuses the job: it looks for a container with a fixed name.",
         fix="Name the container tensorflow, pytorch, xgboost, paddle or jax, after the kind.",
         fails=training_job("", role=_EXIT, container="my-training-process"),
         passes=training_job("", role=_EXIT),
@@ -237,7 +237,7 @@ RULES = (
         id="trial-has-name",
         severity=Severity.ERROR,
         title="The trial of an experiment has a name or a namespace",
-        why="Katib gives each trial a name of its own and refuses a template that has one.",
+        why="Katib names each trial itself and refuses a template that has one.",
         fix="Remove metadata.name and metadata.namespace from the trialSpec.",
         fails=_EXPERIMENT.format(name="lr", metadata="      metadata: {name: trial}\n"),
         passes=_EXPERIMENT.format(name="lr", metadata=""),
@@ -276,7 +276,7 @@ RULES = (
         severity=Severity.ERROR,
         title="The command of a trial replaces the shell by exec",
         why="For StdOut, File and TensorFlowEvent Katib writes '&& echo completed > ...' behind a command that is sh -c SCRIPT. "
-        "With exec nothing comes after the program, and the collector takes a trial that succeeded for a failed one.",
+        "With exec the program is the last command, and the collector counts a trial that succeeded as failed.",
         fix="Leave exec out.",
         fails=_experiment(container="command: [sh, -c, exec train]\n"),
         passes=_experiment(container="command: [sh, -c, exec train]\n", collector="Push"),
@@ -333,7 +333,7 @@ def _wrong_arguments(file: PythonFile, _settings: Settings) -> Iterator[Problem]
 
 
 def _wrong(function: str, name: str, value: str) -> tuple[str, str] | None:
-    """What is wrong with an argument, and the fix; ``None`` if nothing is."""
+    """What is wrong with an argument, and the fix, or ``None``."""
     if function == "V1PodSpec":
         is_wrong = name == "node_affinity"
         return (
@@ -391,7 +391,7 @@ SDK_RULES = (
         severity=Severity.ERROR,
         title="A name that the training SDK does not have",
         why="The models of kubeflow.training carry KubeflowOrgV1 before their names; the import or the call fails.",
-        fix="Write the name of today.",
+        fix="Write the current name.",
         fails="from kubeflow import training\n\nworker = training.V1ReplicaSpec(replicas=2)\n",
         passes=_SOUND,
         checks=Checks(python=_renamed),

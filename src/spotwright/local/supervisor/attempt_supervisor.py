@@ -114,7 +114,7 @@ class SecretRedactor:
         return self._pattern.sub(_REPLACEMENT, held)
 
     def _open_end(self, text: bytes, start: int) -> int:
-        """The first position from which the text may be an incomplete secret; the text's length if there is none."""
+        """The first position from which the text may be an incomplete secret, or the text's length."""
         for position in range(max(start, len(text) - self._longest + 1), len(text)):
             head = text[position : position + _HEAD]
             for secret in self._secrets:
@@ -139,7 +139,7 @@ def _parts(secret: bytes) -> list[bytes]:
 
 
 KILL = signal.SIGUSR1
-"""The signal that tells a shim that the node of its attempt is gone."""
+"""The signal to a shim that the node of its attempt is gone."""
 
 _EXIT_SIZE = 2048  # bytes reserved behind the claim, so that the record can be written to a full disk
 _WALL = 0x40000000  # __WALL of wait(2): includes children that were cloned with a signal other than SIGCHLD

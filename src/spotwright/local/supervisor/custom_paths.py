@@ -4,7 +4,7 @@ The launcher uploads such an artifact from its own path instead of the usual one
 one with a warning. Sources, in kubeflow/pipelines: ``uploadOutputArtifacts`` and ``retrieveArtifactPath`` in
 ``backend/src/v2/component/launcher_v2.go``; ``UploadBlob`` in ``backend/src/v2/objectstore/object_store.go``.
 
-``executor_output.json`` is the word of the user's code and may name any path, also one below an attempt's private ``/tmp``. So a
+``executor_output.json`` comes from the user's code and may name any path, also one below an attempt's private ``/tmp``. So a
 process of the attempt copies, with the attempt's user and its view of the file system, and never the engine: what it can take is
 what the code itself could read. From a container its client copies, out of the container's file system.
 
@@ -64,7 +64,7 @@ def _custom_paths(output: Any) -> Iterator[tuple[str, str]]:
 def take_here(directory: str) -> int:
     """Copy what lies at the custom paths, as this process sees them; a relative one begins where the attempt began.
 
-    Returns the exit code: 0 also where nothing lies there, which is told in the log, 1 if a copy failed.
+    Returns the exit code: 0 also for an empty path, which the log says; 1 if a copy failed.
     """
     return _take(directory, lambda custom, target: _copy(os.path.join(directory, "work", custom), target))
 
@@ -101,22 +101,22 @@ def _take(directory: str, copy: Callable[[str, str], None]) -> int:
                 _remove(target)
                 os.rename(own, target)
         except FileNotFoundError:
-            _say(f"{name}: nothing lies at its custom path {custom}, so there is nothing to hand on")
+            _say(f"{name}: no file at its custom path {custom}; no artifact to pass on")
         except (OSError, shutil.Error, RecursionError) as error:
             _remove(own)
-            _say(f"{name}: its custom path {custom} cannot be taken: {_reason(error)}")
+            _say(f"{name}: its custom path {custom} cannot be copied: {_reason(error)}")
             return 1
     return 0
 
 
 def _copy(source: str, target: str) -> None:
-    """Copy a file or a folder; links to files are followed. Raises ``OSError``, where nothing is there ``FileNotFoundError``."""
+    """Copy a file or a folder; links to files are followed. Raises ``OSError``, for a missing source ``FileNotFoundError``."""
     mode = os.stat(source).st_mode
     inside, around = os.path.realpath(source), os.path.realpath(os.path.dirname(target))
     if inside == target.removesuffix(".custom"):
         return
     if f"{around}/".startswith(f"{inside.rstrip('/')}/"):
-        raise OSError("it holds the outputs themselves; write the artifact into a folder of its own")
+        raise OSError("it holds the outputs themselves; write the artifact into a separate folder")
     if stat.S_ISDIR(mode):
         shutil.copytree(source, target, ignore=_refuse_linked_folders, copy_function=_copy_file)
     else:

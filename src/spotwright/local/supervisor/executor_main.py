@@ -161,7 +161,7 @@ def run_forked(
 
 
 def _take_artifacts(order: dict[str, Any]) -> int:
-    """After the end of the attempt's command: take the artifacts with a path of their own. Returns the exit code."""
+    """After the end of the attempt's command: copy the artifacts with custom paths. Returns the exit code."""
     if order["container"] is not None:
         return custom_paths.take_from_container(order["directory"], order["container"])
     return custom_paths.take_here(order["directory"])

@@ -10,7 +10,7 @@ The messages are JSON in the frames of :mod:`.frames` over a UNIX stream socket.
 ``{"fork": number, "private"}`` with the socket over which the engine will talk to the shim, and the settings
 for the private folders of its first attempt. It sends ``{"ready": true}`` once, and
 ``{"failed": number, "why"}`` for a shim that could not be forked; a forked shim reports itself. ``{"reap": number}`` asks it to
-kill what a killed shim has left; ``{"reaped": number}`` confirms that nothing is left.
+kill what a killed shim has left; ``{"reaped": number}`` confirms that all is gone.
 
 A shim is the parent of attempts, one after another. It outlives the engine, and ends all that an attempt started.
 """
@@ -168,7 +168,7 @@ def serve(descriptor: int) -> None:
     engine.sendall(pack({"ready": True}))
     private_folders.remove_abandoned()
     _Server(engine).loop()
-    os._exit(0)  # the engine waits for the end, and nothing needs a clean-up
+    os._exit(0)  # the engine waits for the end, and there is nothing to clean up
 
 
 class _Server:

@@ -5,7 +5,7 @@ exist only for the attempt's processes, and end with the last of them. Ordinary 
 a user namespace, with the same user inside.
 
 If a mount point does not exist, it is made in an in-memory copy of its nearest existing parent folder, into which all entries
-of that folder are bind-mounted. Nothing is created on the machine itself.
+of that folder are bind-mounted. The machine's own file system stays unchanged.
 
 Runs in the fork server's interpreter, so it uses only the standard library.
 """
@@ -131,7 +131,7 @@ def unshare(*, user_namespace: bool = True) -> bool:
 
 
 def become_host(name: str, boot_id: str, hosts: str) -> None:
-    """Give this process a host name and a boot id of its own, as a pod on another machine has them. Raises ``OSError``.
+    """Give this process its own host name and boot id, as a pod on another machine has them. Raises ``OSError``.
 
     ``boot_id`` is a file with the text, ``hosts`` one that takes the place of ``/etc/hosts``, where there is such a file: a
     program such as torchrun asks for the address of its own host. Source: uts_namespaces(7), proc_sys_kernel(5), hosts(5).

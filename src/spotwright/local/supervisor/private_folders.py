@@ -69,7 +69,7 @@ _remembered: dict[tuple[Any, ...], dict[str, str]] = {}  # visible paths by sett
 
 
 class _Roots(NamedTuple):
-    """The private folders of this machine, with links resolved. ``home`` is empty if there is no usable one."""
+    """The private folders of this machine, with links resolved. ``home`` is empty without a usable one."""
 
     temporary: tuple[str, ...]
     home: str
@@ -354,7 +354,7 @@ _TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
 
 
 def _known_hosts() -> bytes:
-    """The machine's table of hosts; empty where there is none."""
+    """The machine's table of hosts, or empty."""
     try:
         return process_identity.read(mounts.HOSTS).rstrip(b"\n") + b"\n"
     except OSError:
@@ -362,7 +362,7 @@ def _known_hosts() -> bytes:
 
 
 def why_incomplete() -> str:
-    """What attempts share with this machine because it cannot be isolated, and why; empty if nothing. Tried in a child process.
+    """What attempts share with this machine because it cannot be isolated, and why; empty if it can be. Tried in a child process.
 
     Root with the right to mount can isolate; only others are tried.
     """
@@ -401,7 +401,7 @@ class PrivateFolders:
         return max((*self._namespaces, *(descriptor for descriptor, _ in self._contents)), default=0)
 
     def prepare(self, wanted: Mapping[str, Any] | None) -> None:
-        """Make the namespace for the next attempt, unless the last one can be used again. ``None``: nothing is private.
+        """Make the namespace for the next attempt, unless the last one can be used again. ``None``: no folder is private.
 
         After every attempt comes :meth:`clean`, so a namespace that exists has no files of an attempt.
         """
@@ -419,7 +419,7 @@ class PrivateFolders:
     def enter(self, host: str = "", directory: str = "") -> None:
         """Let this process, a fork of the shim with a single thread, see the private folders. Raises ``OSError``.
 
-        With ``host`` it gets this host name, and a boot id of its own from a file that is made in ``directory``. The caller
+        With ``host`` it gets this host name, and its own boot id from a file that is made in ``directory``. The caller
         closes every descriptor up to :attr:`last_descriptor` afterwards: the attempt must not keep them.
         """
         for descriptor in self._namespaces:

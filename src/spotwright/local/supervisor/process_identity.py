@@ -107,7 +107,7 @@ def boot_id() -> str:
 
 
 def stat(pid: int) -> Stat | None:
-    """State, parent, session and start time of a process; ``None`` if there is none with that pid."""
+    """State, parent, session and start time of a process; ``None`` for an unknown pid."""
     try:
         text = read(f"/proc/{pid}/stat")
     except OSError:

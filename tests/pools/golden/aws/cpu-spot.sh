@@ -1,5 +1,5 @@
 # cpu-spot: 1 to 10 spot nodes of m5.xlarge on EKS, as a managed node group.
-# Nothing has been run. Read the commands, set their variables, then pass them to a shell.
+# No command has run yet. Read the commands, set their variables, then pass them to a shell.
 
 # Does the region have the machine, and is quota left?
 # - A zone that is not listed does not offer the machine.

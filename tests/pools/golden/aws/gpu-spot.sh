@@ -1,5 +1,5 @@
 # gpu-spot: 0 to 8 spot nodes of g4dn.xlarge on EKS, as a managed node group.
-# Nothing has been run. Read the commands, set their variables, then pass them to a shell.
+# No command has run yet. Read the commands, set their variables, then pass them to a shell.
 
 # Does the region have the machine, and is quota left?
 # - A zone that is not listed does not offer the machine.

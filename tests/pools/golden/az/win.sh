@@ -1,5 +1,5 @@
 # win: 0 to 3 on-demand nodes of Standard_D4s_v3 on AKS.
-# Nothing has been run. Read the commands, set their variables, then pass them to a shell.
+# No command has run yet. Read the commands, set their variables, then pass them to a shell.
 
 # Does the region have the machine, and is quota left?
 # - The column Restrictions says None where your subscription may have the machine. NotAvailableForSubscription

@@ -1,5 +1,5 @@
 # t4-spot: 0 to 6 spot nodes of n1-standard-8 on GKE.
-# Nothing has been run. Read the commands, set their variables, then pass them to a shell.
+# No command has run yet. Read the commands, set their variables, then pass them to a shell.
 
 # Does the region have the machine, and is quota left?
 # - A zone that is not listed does not offer the machine or the GPU.

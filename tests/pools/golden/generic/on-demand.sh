@@ -1,5 +1,5 @@
 # on-demand: 0 to 10 on-demand nodes on a cluster without a provider that Spotwright knows.
-# Nothing has been run. Read the commands, set their variables, then pass them to a shell.
+# No command has run yet. Read the commands, set their variables, then pass them to a shell.
 
 # Nodes that register themselves: options of their kubelet.
 # - Labels and taints that are set at the start are there before the first pod is.
