@@ -1,9 +1,9 @@
 """Makes a process's certificate authority and serving certificates, publishes the authority, and renews both in time.
 
-An API server accepts a webhook whose certificate is signed by an authority in its registration. Each process has an authority of
-its own, in a folder that outlives a restart of its container, and a serving certificate, which no other process can read. Both
-live shortly and are renewed after two thirds of their time. A new authority stands beside the old one until that has expired. A
-server takes a renewed certificate without a restart, and a warning comes before one expires.
+An API server accepts a webhook whose certificate is signed by an authority in its registration. Each process has its own
+authority, in a folder that outlives a restart of its container, and a serving certificate that no other process can read. Both
+are short-lived and renewed after two thirds of their time. A new authority stands beside the old one until that has expired. A
+server loads a renewed certificate without a restart, and warns before one expires.
 """
 
 from __future__ import annotations

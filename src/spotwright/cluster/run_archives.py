@@ -1,7 +1,7 @@
 """Archives of ended runs in the store of logs: one object a run, written before its records leave the Kubernetes API.
 
 An archive has the run's objects as the API server had them, as a ``List`` that ``zcat`` and ``kubectl`` read too, the SpotRun
-first. So whatever reads a run from the API reads it from its archive.
+first. So any reader of runs in the API can read archives.
 
 Its name is ``+archive/NAMESPACE/UID/RUN/ENDED+UID+OWNER+...``. The first UID is that of the namespace, since a namespace that is
 made again is another one. Then come: when the run ended, in Unix seconds; the UID of the SpotRun, by which the successor of a

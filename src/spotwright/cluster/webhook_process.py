@@ -1,10 +1,10 @@
-"""The webhook: answers reviews in a cluster, so that what is created there is placed. Every replica of it answers.
+"""The webhook: answers reviews in a cluster, so that new objects are placed. Every replica answers.
 
 It is stateless: it reads records, numbers and pools from the Kubernetes API. A small Job is placed once before the
 first review, because placement imports its modules when they are first used.
 
-Its parts run side by side until SIGTERM. An API server that is away is waited out inside the parts; a part that ends by anything
-else ends the process, so that it is restarted.
+Its parts run side by side until SIGTERM. Each part retries while the API server is away; any other error in a part ends the
+process, so that it is restarted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Records workloads: each of them is a run, and each look at its pods adds to the journal what has happened since the last one.
+"""Records workloads: each is a run, and each look at its pods adds the new events to its journal.
 
-A workload is looked at as a whole when its streams are complete, which finds what happened unwatched; from then on a
-change of a pod, its owner or its node looks at that pod alone. What cannot be written is kept and written later, and what no run
-can be made of is set aside: it must not end the records of all others.
+A workload is looked at as a whole when its streams are complete, which finds what happened unwatched; from then on a change of
+a pod, its owner or its node looks at that pod alone. Events that cannot be written are written later, and an object that cannot
+become a run is set aside, so that all others are still recorded.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class WorkloadRecorder:
     ``costs`` are the namespaces' costs; ``aside`` says which objects cannot be read; ``now`` is the API server's clock.
     ``decide``, ``order_limit`` and ``admission`` are passed to each :class:`~spotwright.cluster.observer.Recorder`. A pod of a
     workload of which ``is_admission_known`` does not hold is skipped until it is put in again. ``on_recorded``
-    gets each pod that is recorded, ``on_forgotten`` the UID of each one that is not known any more, ``on_cut`` of each run
-    whose recording was cut, ``on_defect`` of each workload that is set aside because of a defect; of one that is gone it
-    hears an empty object. ``unseen`` are pods that came and went before.
+    gets each pod that is recorded, ``on_forgotten`` the UID of each one that is not known any more, ``on_cut`` each run
+    whose recording was cut, ``on_defect`` each workload that is set aside because of a defect, and an empty object for one
+    that is gone. ``unseen`` are pods that came and went before.
     """
 
     def __init__(  # noqa: PLR0913  # its inputs and listeners, each with its own default
