@@ -209,7 +209,7 @@ class ApiRun:
 
     def _known(self) -> dict[str, Any]:
         if self._run is None and self.read() is None:
-            raise RecordGone(f"{self.place}: its SpotRun is not there any more: it was deleted")
+            raise RecordGone(f"{self.place}: its SpotRun was deleted")
         assert self._run is not None  # noqa: S101
         return self._run
 
@@ -226,7 +226,7 @@ class ApiRun:
     def _read_all(self) -> None:
         run = self.read()
         if run is None:
-            raise RecordGone(f"{self.place}: its SpotRun is not there any more: it was deleted")
+            raise RecordGone(f"{self.place}: its SpotRun was deleted")
         self.objects.clear()
         self.sizes.clear()
         self.versions = {RUN: str(metadata(run).get("resourceVersion", ""))}

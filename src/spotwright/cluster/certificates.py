@@ -372,9 +372,7 @@ class Callers(NamedTuple):
     effect: str
 
 
-API_SERVERS = Callers(
-    "API servers", "what is created is not placed until there is a new one; attempts are recorded all the same"
-)
+API_SERVERS = Callers("API servers", "new objects are not placed until it is renewed; attempts are still recorded")
 """Those that ask a webhook."""
 
 READERS = Callers("readers", "whole logs of the cluster are unreadable until it is renewed; all else goes on")

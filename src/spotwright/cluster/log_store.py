@@ -68,7 +68,7 @@ class LogRuns(Protocol):
         """Those of these runs, by name, that are there now; in doubt all of them, since logs of others are deleted."""
 
     async def is_gone(self, namespace: str, uid: str) -> bool:
-        """Whether the namespace with this name and UID is not there any more; in doubt it is."""
+        """Whether the namespace with this name and UID is gone; in doubt it exists."""
 
 
 class LogStore:
@@ -570,7 +570,7 @@ class _PartsLog:
         if not await self._store.objects.put_new(key, data):
             there = await self._store.objects.get(key)
             if there is None:  # S3 refuses a write, too, beside one that was not done in the end
-                raise self._store.failed(f"{self._store.about}: {key} was refused and is not there")
+                raise self._store.failed(f"{self._store.about}: {key} was refused and does not exist")
             if there != data:
                 self._overtaken = key
                 return False

@@ -90,7 +90,7 @@ async def run_webhook(settings: WebhookSettings, api: Api) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL)
     events, health, verdicts = EventWriter(api), Health(), Counter[str]()
     config_maps = ConfigMaps(api, Configurations(settings.home), events, settings.namespaces)
-    aside = AsideEvents(events, "what is created there is not placed until then", settings.home)
+    aside = AsideEvents(events, "new objects there are not placed until then", settings.home)
     costs = NamespaceCosts(ANSWER, on_set_aside=aside.heard)
     pools, recorded = FollowedPools(api, settings.release), RecordedHistories(api, NO_PLAN, settings.namespaces)
     pauses = PoolsLeftOut(pools.findings)

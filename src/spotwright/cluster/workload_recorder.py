@@ -116,7 +116,7 @@ class WorkloadRecorder:
             self._note_pods(uid, run)
 
     def end_runs(self, namespace: str) -> None:
-        """Forget a namespace that is not there any more, and end its runs."""
+        """Forget a deleted namespace, and end its runs."""
         self._forget_all(self._view.drop_namespace(namespace))
         for uid, _ in self._store.runs_of(namespace):
             self._record(uid, (), are_all=True, is_gone=True)
@@ -307,7 +307,7 @@ class WorkloadRecorder:
 
         ``trial``: a Trial of it that has changed.
 
-        ``is_gone``: the workload is not there any more, nor is its namespace.
+        ``is_gone``: the workload and its namespace are gone.
         """
         if self._store.is_over(uid) or uid in self._refused:
             self._awaited.pop(uid, None)
