@@ -106,7 +106,7 @@ def _default(name: str) -> str:
         "fall_back_after": "`interruptions.max`",
     }
     if name not in BUILT_IN.values:
-        return said.get(name, "nothing")
+        return said.get(name, "none")
     value = BUILT_IN.values[name]
     return duration_text(value) if "duration" in FIELDS[name] else f"{value:g}"
 

@@ -88,7 +88,7 @@ def test_reading_the_content_of_a_replaced_checkpoint_is_an_error(tmp_path: Path
         loaded = ckpt.load()
         ckpt.save(1)
 
-        with pytest.raises(BrokenCheckpoint, match="not there any more"):
+        with pytest.raises(BrokenCheckpoint, match="no longer exists"):
             loaded.read_bytes()
 
 

@@ -64,5 +64,5 @@ def test_an_interrupted_task_ends_with_143_and_does_no_step_twice(tmp_path: Path
         [sys.executable, "-m", "spotwright", "logs", "last", "train", str(len(attempts))],
         cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
-    assert "nodes are taken every" in explained.stdout
+    assert "nodes are reclaimed every" in explained.stdout
     assert "as the pool states" in explained.stdout

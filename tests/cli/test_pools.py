@@ -100,7 +100,7 @@ def test_a_pool_of_karpenter_says_who_ends_its_nodes(folder: Path) -> None:
     (folder / "spotwright.yaml").write_text(LIVED.replace("GRACE", "5m"))
     shown = {block.partition(":")[0]: block for block in re.split(r"\n(?=\S)", run("list").stdout)}
 
-    assert "taken after 24h00m\n" in shown["spot"]
+    assert "reclaimed after 24h00m\n" in shown["spot"]
     assert "expireAfter), and removes it 5m00s later at the latest" in shown["spot"]
     assert "without that field work outlives it" in shown["spot"]
     assert "expireAfter" not in shown["endless"] + shown["elsewhere"]

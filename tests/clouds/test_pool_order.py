@@ -167,7 +167,7 @@ def test_a_status_of_another_form_is_refused(data: Any) -> None:
     "data", [None, {}, [], {"high": [".*"]}, {True: [".*"]}, {10: ".*"}, {10: [1]}, {10: ["("]}, {10: ["a" * 201]}]
 )
 def test_priorities_of_another_form_are_refused(data: Any) -> None:
-    with pytest.raises(ValueError, match=r"expected|is no pattern"):
+    with pytest.raises(ValueError, match=r"expected|is not a pattern"):
         read_priorities(data)
 
 

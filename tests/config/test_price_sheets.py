@@ -68,7 +68,7 @@ def test_a_price_keeps_currency_region_and_dates(tmp_path: Path) -> None:
 
     assert quote is not None
     assert (quote.currency, quote.region, quote.dated, quote.sheet) == ("USD", "eastus", MADE, "sheet")
-    assert quote.origin(MADE + 3 * 86400) == "sheet of 2026-11-01 (3 days old), eastus"
+    assert quote.origin(MADE + 3 * 86400) == "sheet from 2026-11-01 (3 days old), eastus"
 
 
 def test_windows_has_its_own_price(tmp_path: Path) -> None:

@@ -421,7 +421,7 @@ def test_no_condition_excludes_the_nodes_of_a_flavor_in_use_by_a_label_that_it_d
 
 def test_a_flavor_that_no_file_shows_is_named_unless_it_has_the_name_of_a_pool() -> None:
     shown = messages(beside(a_job(), a_queue("spot", "regular"), a_config("aks")))
-    assert "nobody knows" not in shown
+    assert "unknown flavors" not in shown
     assert "in the order of ClusterQueue shared (queue.yaml:4): spot, regular" in shown
 
     hidden = messages(beside(a_job(), a_queue("spot", "old"), a_config("aks")))

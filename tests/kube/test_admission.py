@@ -178,7 +178,7 @@ def test_an_object_with_a_quantity_that_cannot_be_read_is_named_and_adds_nothing
     assert outcome.reports(named)
     assert set(outcome.roles["train"].pools) == set(place(plain_yaml.dump_all([a_job()])).roles["train"].pools)
 
-    [found] = [one for one in found_in(plain_yaml.dump_all([bad, job])) if "adds nothing" in one.text]
+    [found] = [one for one in found_in(plain_yaml.dump_all([bad, job])) if "does not apply to pods" in one.text]
     assert found.text.startswith(named.replace("these pods", "pods"))
     assert "abc" in plain_yaml.dump_all([bad, job]).splitlines()[found.line - 1]
 

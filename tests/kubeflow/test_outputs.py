@@ -76,7 +76,7 @@ def test_many_such_tasks_are_counted(folder: Folder, server: StandIn) -> None:
     server.steps = [Step("SUCCEEDED", with_earlier_results(*names))]
     [note] = [note for note in folder.run("--json").json()["notes"] if "earlier result" in note]
     named = ", ".join(names[:5])
-    assert f"an earlier result for {named} and 2 other tasks, and their outputs are not told here" in note
+    assert f"an earlier result for {named} and 2 other tasks, and their outputs are unknown here" in note
 
 
 def test_a_task_without_outputs_misses_none_when_it_was_not_run_again(folder: Folder, server: StandIn) -> None:

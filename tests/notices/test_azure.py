@@ -109,7 +109,7 @@ def test_a_machine_without_a_scale_set_has_its_own_name() -> None:
     "text", ["", "aws:///eu-west-1a/i-0abc", "azure:///subscriptions/0", "azure:///x/virtualMachines/a b"]
 )
 def test_another_provider_id_is_refused(text: str) -> None:
-    with pytest.raises(SourceError, match="no provider ID"):
+    with pytest.raises(SourceError, match="not a provider ID"):
         resource_of(text)
 
 

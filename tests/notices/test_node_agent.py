@@ -198,7 +198,7 @@ def test_a_port_in_use_is_one_message() -> None:
         (["--provider", "aws", "--approve"], "takes no approvals"),
         (["--provider", "azure", "--leases", "x"], "give both or none"),
         (["--provider", "gcp", "--provider-id", "x"], "only for azure"),
-        (["--provider", "azure", "--provider-id", "aws:///i-1"], "no provider ID"),
+        (["--provider", "azure", "--provider-id", "aws:///i-1"], "not a provider ID"),
         (["--provider", "azure", "--notice", "30s"], "only for gcp"),
         (["--provider", "local", "--file", "x", "--metadata-url", "http://h"], "--metadata-url is only for"),
         (["--provider", "aws", "--metadata-url", "nowhere"], "is not a server address"),

@@ -215,7 +215,7 @@ def test_a_folder_has_its_names(state: Path, out: Path) -> None:
         ("STATE/runs/a-run/link", _OUTSIDE),
         ("STATE/runs/a-run/folder-link/outside", _OUTSIDE),
         ("STATE/runs/a-run/circle", None),
-        ("STATE/runs/a-run/gone", "it is not there any more"),
+        ("STATE/runs/a-run/gone", "it no longer exists"),
         ("STATE/runs/a-run/pipe", "it is not a file"),
         ("/dev/zero", _OUTSIDE),
         ("/nul\x00byte", "it cannot be read (invalid path)"),

@@ -88,7 +88,7 @@ def test_ray_and_spark_count_the_tries_of_the_whole_job() -> None:
 def test_nothing_counts_the_pods_of_a_deployment() -> None:
     policy = explained(DEPLOYMENT)
 
-    assert policy["interruptions.max"]["enforcement"] == "nothing: a Deployment counts nothing and never ends"
+    assert policy["interruptions.max"]["enforcement"] == "nothing: a Deployment does not count and never ends"
 
 
 def _placed(text: str, policy: str = SOME, target: str = "{kubernetes: '1.33'}") -> PlacedFile:

@@ -475,7 +475,7 @@ def test_a_cut_or_missing_shard_is_noticed(saved: Path, tmp_path: Path) -> None:
     (place / name).unlink()
     with pytest.raises(dcp.CheckpointException) as error:
         loaded_whole(place)
-    assert f"{name} is not there any more" in raised(error.value, BrokenCheckpoint)
+    assert f"{name} no longer exists" in raised(error.value, BrokenCheckpoint)
 
 
 def test_a_place_with_the_state_of_one_process_says_how_to_load_it(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: spotwright
 {{- end }}
 
-{{/* Nothing but a name in the release's namespace, and the labels. */}}
+{{/* Only a name in the release's namespace, and the labels. */}}
 {{- define "spotwright.metadata" -}}
 name: spotwright
 namespace: {{ .Release.Namespace | quote }}
@@ -33,8 +33,8 @@ labels:
 {{- end }}
 {{- end }}
 
-{{/* What is wrong with the values, as sentences: a schema would name a pattern. Every value that is no map or list of its own kind
-     in Kubernetes has its form here, so none can bring other YAML into a manifest. */}}
+{{/* What is wrong with the values, as sentences: a schema would name a pattern. Every value except maps and lists of Kubernetes' kinds
+     has its form here, so none can bring other YAML into a manifest. */}}
 {{- define "spotwright.check" -}}
 {{- $values := .Values }}
 {{- $name := "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?" }}
@@ -82,7 +82,7 @@ labels:
 {{- end }}
 {{- end }}
 {{- with get (fromYaml .config) "Error" }}
-{{- fail (printf "config: is no text of a spotwright.yaml (%s): --set-file config=spotwright.yaml reads the file" .) }}
+{{- fail (printf "config: not the text of a spotwright.yaml (%s); use --set-file config=spotwright.yaml" .) }}
 {{- end }}
 {{- if and .image.tag .image.digest }}
 {{- fail "image: the digest names the image already: leave out the tag" }}
@@ -142,7 +142,7 @@ labels:
 {{- end }}
 {{- range $key, $value := .podAnnotations }}
 {{- if or (contains "apparmor" $key) (contains "seccomp" $key) }}
-{{- fail (printf "podAnnotations: %s would change the container's security, which is no value" $key) }}
+{{- fail (printf "podAnnotations: %s would change the container's security, which is not allowed" $key) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -166,7 +166,7 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* On nodes that nobody takes away, by the labels of files/spot.yaml. */}}
+{{/* On nodes that are never reclaimed, by the labels of files/spot.yaml. */}}
 {{- define "spotwright.affinity" -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:

@@ -243,7 +243,7 @@ class SaveManager:
         """Open a state file or a shard, which must have this size and checksum of its table."""
         file = self.store.open(name)
         if file is None:
-            raise BrokenCheckpoint(f"{name} is not there any more")
+            raise BrokenCheckpoint(f"{name} no longer exists")
         try:
             return state_file.Reader(file, name, size, total)
         except OSError as error:

@@ -1,9 +1,9 @@
 """The HTTPS server that API servers ask: ``/mutate``, ``/healthz`` and ``/readyz``; an answer is always "allowed".
 
-An answer has to come within the webhook's timeout, else the API server goes on without it (``failurePolicy: Ignore``). So the
-server answers "allowed, unchanged" a little before, and what an answer reads (runtimes, templates, owners, earlier attempts) has
-a part of that time. Placement is plain computation and runs in threads, in which namespaces take turns, so that a large pipeline
-does not hold up others. A namespace whose objects cost too much is answered "allowed, unchanged" at once for a while.
+The answer must come within the webhook's timeout, or the API server goes on without it (``failurePolicy: Ignore``). So the
+server answers "allowed, unchanged" a little before, and reads (runtimes, templates, owners, earlier attempts) get a part of
+that time. Placement is plain computation and runs in threads, in which namespaces take turns, so that a large pipeline does not
+hold up others. A namespace whose objects cost too much is answered "allowed, unchanged" at once for a while.
 
 An AdmissionReview (``admission.k8s.io/v1``) goes to one of two deciders: objects are placed, pods are pinned to a rung, and a
 pod without an owner gets both. So does a pod of an object that was created while no webhook answered

@@ -1,4 +1,4 @@
-"""Decides about one new object: place it, or leave it alone, and which warnings its creator gets.
+"""Decides whether to place a new object or leave it alone, and which warnings its creator gets.
 
 Admission fails open: an object that cannot be placed is created as its user wrote it, with a warning that says why; kubectl
 shows it. Owners that were placed are not placed twice: what their controllers create carries the placement already, except the

@@ -1,13 +1,13 @@
 """Pins a new pod to the rung of its attempt, and adds its number and variables; or refuses it.
 
-The first attempt is left open to all rungs where what makes the cluster's nodes follows the order of their pools by itself
+The first attempt is left open to all rungs if the autoscaler follows the order of the pools by itself
 (:mod:`spotwright.clouds.pool_order`): then the next pool is tried within seconds, and no pod is evicted.
 
-The object around the pod was placed for every rung, so a pod that is admitted without us runs as well. What is added here
-depends on the attempts before, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that is already pinned to a rung
-is left alone, so that a second review changes it no further. A pod without budget is replaced by one that says why and exits
-with 86. Pods of Argo, KFP and Katib, and pods of a training that save together, get a preStop hook that turns their
-grace period into time before SIGTERM.
+The object around the pod was placed for every rung, so the pod also runs without this webhook. The additions depend on the
+earlier attempts, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that is already pinned to a rung is left alone,
+so that a second review changes it no further. A pod without budget is replaced by one that says why and exits with 86. Pods of
+Argo, KFP and Katib, and pods of a training that save together, get a preStop hook that turns their grace period into time
+before SIGTERM.
 """
 
 from __future__ import annotations

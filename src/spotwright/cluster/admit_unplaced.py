@@ -1,10 +1,9 @@
 """Places a pod whose Job, JobSet, Workflow or training job was created while no webhook answered.
 
 Such an object has no placement, and its pods have no policy: without this module none of its attempts would ever be placed. So
-its owners are read, the object is placed in memory, and the pod gets the policy of its role, as a pod. What only the object
-could say is lost: its own retries end it, so such a pod is never refused. Left alone are the pods of objects that were
-placed, that ask to be left alone, that no pool fits, or that are too large to be read; and those in a queue of Kueue, whose
-flavor has chosen their nodes.
+its owners are read, the object is placed in memory, and the pod gets the policy of its role, as a pod. The object's own retries
+still end it, so such a pod is never refused. Pods are left alone if their object was placed, asks to be left alone, fits no
+pool or is too large to be read, and if they are in a queue of Kueue, whose flavor has chosen their nodes.
 """
 
 from __future__ import annotations

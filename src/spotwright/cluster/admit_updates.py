@@ -1,16 +1,15 @@
 """Restores the placement that an update removed from an object, so that applying the same file again changes nothing.
 
-An apply replaces lists that it cannot merge by those of the file: the tolerations of a Job, every list of a custom resource. What
-placement has added there would be lost, or the API server would refuse the update, because most kinds fix their pods when they
-are created. Two things show that the user's part is unchanged:
+An apply replaces lists that it cannot merge (the tolerations of a Job, every list of a custom resource) by the file's. That
+would drop what placement added, or the API server would refuse the update, because most kinds fix their pods at creation. Two
+things show that the user's part is unchanged:
 
 - The object is placed again, and gets the former pods.
-- ``kubectl apply`` keeps what it sent in an annotation. Where that is the same as before, all that is missing is ours, also if
-  the policy has changed since; or another webhook's: JobSet adds fields to new objects alone.
+- ``kubectl apply`` keeps what it sent in an annotation. If that is unchanged, the missing fields are ours, even if the policy
+  has changed since, or another webhook's: JobSet adds fields only to new objects.
 
-Otherwise the update is the user's and is left alone. Templates of work to come (a CronJob, a WorkflowTemplate) are
-placed again then: what is made of them would have no placement. Who wrote which field the API server says, in the object's
-list of managers.
+Otherwise the update is the user's and is left alone. Templates of future work (a CronJob, a WorkflowTemplate) are then placed
+again, or their objects would have no placement. The object's list of managers says who wrote which field.
 """
 
 from __future__ import annotations

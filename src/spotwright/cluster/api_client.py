@@ -1,11 +1,11 @@
-"""Finds the cluster, logs in, and sends requests to its API server, again where that may help.
+"""Finds the cluster, logs in, and sends requests to its API server, with retries.
 
-Tried again are 429 for all requests, 5xx and lost connections for reads. Events about objects go out here too: ``kubectl
-describe`` shows them to those who can mend the object.
+It retries all requests after 429, and reads after 5xx and lost connections. It also sends Events about objects: ``kubectl
+describe`` shows them to those who can fix the object.
 
 lightkube reads the configuration (a service account inside a pod, or the context of a kubeconfig), checks the server's
-certificate and sends tokens. It knows no command of the version ``client.authentication.k8s.io/v1``, whose answer differs from
-``v1beta1`` in its name alone, so those are asked as ``v1beta1``. A command that insists on ``v1`` gets its request in
+certificate and sends tokens. It does not know the version ``client.authentication.k8s.io/v1``, whose answer differs from
+``v1beta1`` only in its name, so such commands are called as ``v1beta1``. A command that insists on ``v1`` gets its request in
 ``KUBERNETES_EXEC_INFO``, as from kubectl. No token is ever part of a message.
 """
 

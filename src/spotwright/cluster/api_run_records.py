@@ -1,11 +1,11 @@
-"""The body of :mod:`spotwright.cluster.run_records` that keeps runs as objects of the Kubernetes API, beside their workloads.
+"""Implements :mod:`spotwright.cluster.run_records` by objects of the Kubernetes API, beside their workloads.
 
-What is recorded there is not lost with a node, is read with ``kubectl`` and the caller's own rights, and goes with its namespace.
-How events lie in objects says :mod:`spotwright.cluster.run_objects`.
+Records there survive the loss of a node, are readable by ``kubectl`` with the caller's own rights, and go with their namespace.
+:mod:`spotwright.cluster.run_objects` defines how events are stored in objects.
 
-A watcher's work is plain functions, so a commit waits here for the API server's answers, as it waits for the disk elsewhere. An
-object that others have changed or deleted meanwhile ends the record with :class:`StateError`: it is read anew before
-anything more is written.
+The watcher works with plain functions, so a commit blocks here until the API server answers, as it would on a disk. An object
+that others have changed or deleted meanwhile ends the record with :class:`StateError`: it is read anew before anything more is
+written.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class ApiRun:
 
     def _known(self) -> dict[str, Any]:
         if self._run is None and self.read() is None:
-            raise RecordGone(f"{self.place}: its SpotRun is not there any more: it was deleted")
+            raise RecordGone(f"{self.place}: its SpotRun was deleted")
         assert self._run is not None  # noqa: S101
         return self._run
 
@@ -226,7 +226,7 @@ class ApiRun:
     def _read_all(self) -> None:
         run = self.read()
         if run is None:
-            raise RecordGone(f"{self.place}: its SpotRun is not there any more: it was deleted")
+            raise RecordGone(f"{self.place}: its SpotRun was deleted")
         self.objects.clear()
         self.sizes.clear()
         self.versions = {RUN: str(metadata(run).get("resourceVersion", ""))}

@@ -1,11 +1,10 @@
-"""Finds the history of a pod's task while its review waits: what was recorded, joined with the numbers that were given out.
+"""Finds the history of a pod's task while its review waits: its records joined with the numbers already given out.
 
 An orchestrator may make the next pod within 30 ms of the end of the one before, and the leader needs a moment to record that
 end. So a review waits for it, at most half a second; after that it asks the API server how the earlier pods have ended
-(:mod:`spotwright.cluster.unrecorded_ends`). Where one is gone, it waits for its record once more, and then counts it as lost. So
-the rung does not depend on how soon attempts are recorded, and no pod is refused for want of facts. The recorder writes what
-happened and every webhook follows it; what that does not say (an owner, what a placement refers to) is asked of the API server,
-one object at a time.
+(:mod:`spotwright.cluster.unrecorded_ends`). Where one is gone, it waits for its record once more, and then counts it as lost.
+So the rung does not depend on how soon attempts are recorded, and no pod is refused for want of facts. Every webhook follows
+the recorder's records; other objects (an owner, a placement's references) it gets from the API server, one at a time.
 """
 
 from __future__ import annotations

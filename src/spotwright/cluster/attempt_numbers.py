@@ -1,16 +1,16 @@
 """Gives every attempt its number and every gang its rung once, whichever replica is asked.
 
-An API server asks one replica about a pod, and another one about the next. So the numbers that were given out, and the rungs on
-which gangs have agreed, are in objects of the Kubernetes API, of the kind SpotCounter, which only the controller writes: replicas
-on several nodes share them, and none is lost with a node.
+An API server asks one replica about a pod and another about the next. So the numbers given out and the rungs agreed by gangs
+are stored in SpotCounters, objects of the Kubernetes API that only the controller writes: all replicas share them, and they
+survive the loss of a node.
 
 With the number the objects keep the decision for the pod, by the token of its review: pod annotations are untrusted, because
 whoever may write in its namespace writes them. Mostly one write does both: a replica foresees the next number from the object as
 it knows it, decides with that number, and writes number and decision if the number is still free.
 
 A number is given out before the pod exists, and the pod may never exist: a quota may refuse it. A number is confirmed once its
-pod was seen, which every replica watches for by itself. One that is not confirmed after :data:`PATIENCE` seconds is doubtful,
-and may be given out again after the API server has said that it knows no such pod.
+pod was seen, which every replica watches for by itself. A number still unconfirmed after :data:`PATIENCE` seconds is doubtful;
+it may be given out again once the API server confirms that no such pod exists.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What autoscalers say of pods that wait: a node is on its way, or none of the pods' pools can give one.
+"""The autoscalers' status of waiting pods: a node is on its way, or none of the pods' pools can give one.
 
 The state of pools counts first: the cluster autoscaler publishes in a ConfigMap how many nodes each group should have and has,
-and which group is in backoff; Karpenter's NodeClaims are the nodes that it has ordered. Events about a pod count only where that
-is not known. They are of the pod's own namespace, so whoever may write there may have made them, and they come late: the cluster
-autoscaler writes one of a kind about a pod in five minutes, and none about a pod for which a node is on its way already;
-Karpenter nominates a pod once in two minutes. Neither binds a node to a pod: another pod may get it.
+and which group is in backoff; Karpenter's NodeClaims are the nodes that it has ordered. Events about a pod count only if that
+is unknown. They are in the pod's own namespace, so tenants can forge them, and they come late: the cluster autoscaler writes
+one of a kind about a pod in five minutes, and none about a pod for which a node is on its way already; Karpenter nominates a
+pod once in two minutes. Neither binds a node to a pod: another pod may get it.
 
 Sources: kubernetes/autoscaler, ``cluster-autoscaler/utils/kubernetes/factory.go`` (events),
 ``processors/status/eventing_scale_up_processor.go`` and ``core/scaleup/orchestrator/skippedreasons.go`` (their sentences; groups

@@ -1,8 +1,8 @@
-"""Reads what an API server sends, each object into a bounded part of memory: what it would take is estimated before.
+"""Reads an API server's objects within bounded memory, by estimating each object's size before decoding it.
 
 Authors of objects are strangers, and 1 MB of empty lists takes 20 MB as Python's lists. So the marks that begin values are
-counted in the bytes, which costs milliseconds for each megabyte. What would take too much is not read as a whole; whoever records
-workloads can have the fields of it that say which one it is and how it goes on.
+counted in the bytes, which costs milliseconds for each megabyte. A too large object is not read as a whole; the recorder can
+still read the fields that identify it and show its progress.
 """
 
 from __future__ import annotations

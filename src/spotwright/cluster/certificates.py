@@ -1,9 +1,9 @@
 """Makes a process's certificate authority and serving certificates, publishes the authority, and renews both in time.
 
-An API server accepts a webhook whose certificate is signed by an authority in its registration. Each process has an authority of
-its own, in a folder that outlives a restart of its container, and a serving certificate, which no other process can read. Both
-live shortly and are renewed after two thirds of their time. A new authority stands beside the old one until that has expired. A
-server takes a renewed certificate without a restart, and a warning comes before one expires.
+An API server accepts a webhook whose certificate is signed by an authority in its registration. Each process has its own
+authority, in a folder that outlives a restart of its container, and a serving certificate that no other process can read. Both
+are short-lived and renewed after two thirds of their time. A new authority stands beside the old one until that has expired. A
+server loads a renewed certificate without a restart, and warns before one expires.
 """
 
 from __future__ import annotations
@@ -372,9 +372,7 @@ class Callers(NamedTuple):
     effect: str
 
 
-API_SERVERS = Callers(
-    "API servers", "what is created is not placed until there is a new one; attempts are recorded all the same"
-)
+API_SERVERS = Callers("API servers", "new objects are not placed until it is renewed; attempts are still recorded")
 """Those that ask a webhook."""
 
 READERS = Callers("readers", "whole logs of the cluster are unreadable until it is renewed; all else goes on")

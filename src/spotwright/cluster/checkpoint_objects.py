@@ -1,4 +1,4 @@
-"""Makes in each served namespace what pods mount for checkpoints: the library's ConfigMap, and the claims that policies name.
+"""Makes the objects that pods mount for checkpoints in each namespace: the library's ConfigMap, and the policies' claims.
 
 A separate module, because it is the one optional part of the controller that makes objects in others' namespaces, and needs no
 right when off. It uses only ``create``, so existing objects stay as they are; a new version of the library has a ConfigMap with

@@ -1,8 +1,8 @@
 """The configuration of every namespace, from ConfigMaps named ``spotwright`` with a key ``spotwright.yaml``, kept up to date.
 
-The controller's own namespace holds the pools and the default policy of the cluster, a namespace the same file as on a laptop.
-The namespace's policy is stronger; its pools, if it names any, are used instead of the cluster's. A text with problems changes
-nothing: the last good one stays in force, and the problem is kept until a good text comes.
+The ConfigMap in the controller's namespace holds the cluster's pools and default policy; a ConfigMap in another namespace holds
+the same file as on a laptop. The namespace's policy is stronger, and its pools, if any, replace the cluster's. A text with
+problems has no effect: the last good one stays in force, and the problem is kept until a good text comes.
 """
 
 from __future__ import annotations

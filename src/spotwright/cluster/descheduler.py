@@ -1,13 +1,12 @@
-"""Moves what waits in vain, and lets no dead machine hold up a successor. It works beside the watcher of the leading replica.
+"""Evicts unschedulable pods and force-deletes pods of dead nodes. It works beside the watcher of the leading replica.
 
-A pod is evicted only if recreating it costs its workload nothing. It is deleted without its node's status if the
-machine is certainly gone and does not merely fail to report; and where its Job would make the next pod already, had our
-placement not given it a ``podFailurePolicy``: beside one, Kubernetes lets a Job replace no pod before that has failed. And where
-its node has restarted and will never start it.
+A pod is evicted only if recreating it costs its workload nothing. It is deleted without its node's status in three cases: its
+machine is certainly gone, not merely silent; its node has restarted and will never start it; or its Job would already have
+replaced it without our ``podFailurePolicy``, with which Kubernetes lets a Job replace a pod only once it has failed.
 
 The watcher asks it about the newest attempt of each pod that it looks at (:meth:`Descheduler.decide`), and records the answer
-with what it saw. The eviction follows once that is in the journal (:meth:`Descheduler.recorded`), so the next leader finds it
-there and goes on. The descheduler keeps the moments at which time alone makes a difference, and has the watcher look again.
+with its observation. The eviction follows once that is in the journal (:meth:`Descheduler.recorded`), so the next leader can go
+on from there. The descheduler keeps timers for changes by time alone, at which the watcher looks again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Why a pod is where it is, or waits: what the API server shows of it now, and what its run has recorded before.
+"""Explains where a pod is, or why it waits, by what the API server shows now and its run has recorded.
 
-Objects and the run are read with the caller's own rights. A Job or Workflow is explained by its pods, and
-so is a run. For a pod that waits it is said why it is moved or stays, for a node that does not report what to do.
+It reads with the caller's own rights. A Job, a Workflow or a run is explained by its pods. For a waiting pod it says why the
+pod is moved or stays, and for a silent node what to do.
 """
 
 from __future__ import annotations

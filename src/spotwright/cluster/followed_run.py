@@ -1,4 +1,4 @@
-"""A recorded run as its readers take it: with its logs, with news as soon as there is some, and whether it is still recorded.
+"""A recorded run for its readers: its events and logs as they come, and whether it is still recorded.
 
 While a reader waits, the API server streams changes, so objects are not listed again. The end of a log that an attempt's object
 keeps is read as a log that only grows, as readers take every log.

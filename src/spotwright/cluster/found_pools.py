@@ -1,10 +1,9 @@
 """Reads pools off the nodes of a cluster and off Karpenter's NodePools, as a configuration to start from.
 
-Nodes of one pool carry the pool's name in a label of their provider or provisioner. Where they differ in capacity, architecture,
-operating system or accelerators, each class of them becomes a pool; nodes without such a label are one pool for each set of
-labels, taints and accelerators. What the nodes of a class have in common becomes the pool. Prices, limits and notices are in no
-object of the API, so they are left out. A pool without nodes is known only where Karpenter has a NodePool for it. What is left
-out, and what the nodes do not say, is said.
+Nodes of one pool carry the pool's name in a label of their provider or provisioner. Nodes that differ in capacity,
+architecture, operating system or accelerators form separate pools; nodes without such a label form one pool for each set of
+labels, taints and accelerators. A pool gets what its nodes have in common. Prices, limits and notices are not in the API, so
+they are left out. A pool without nodes is known only by its NodePool of Karpenter. Notes name what is left out or unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The webhook's registration.
 
-The registration is an object of the chart, into which the controller writes only its authority. By hand, with
-``--webhook-url``, the controller makes it itself and takes it out.
+The registration is an object of the chart, into which the controller writes only its authority. With ``--webhook-url`` the
+controller creates and removes it itself.
 
 Everything fails open: ``failurePolicy: Ignore`` and a timeout of 10 s, in the namespaces that are listed, or in those with the
 label ``spotwright.dev/enabled=true``. CEL conditions keep out reviews that would change nothing: pods without a policy that no

@@ -1,4 +1,4 @@
-"""Reads what Katib makes: its Trials, and the pods in which it wraps a trial's code.
+"""Reads Katib's Trials, and the pods in which Katib wraps a trial's code.
 
 Katib reads metrics where a container prints them, and puts a shell in front of the code for it. So the metrics, the log and the
 SIGTERM of a trial are read differently from other workloads'. Facts are of katib v0.19.0.

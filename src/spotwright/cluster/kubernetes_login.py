@@ -1,6 +1,6 @@
 """A person's login to Kubernetes, from a thread: requests, connections to a port of a pod, and the same login for the controller.
 
-Connections are forwarded by the API server, as ``kubectl port-forward`` has it do.
+The API server forwards connections, as for ``kubectl port-forward``.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Every pod of a cluster can open connections to the controller's ports, and aiohttp by itself accepts any number of them, waits
 an hour for the first byte, and holds as many unfinished bodies as come. Here a connection counts from the moment at which it is
-accepted, before TLS. A request has seconds to arrive. Where all places are taken, a newcomer gets that of a client that only
-waits: of one that has sent no request yet, and of the address that holds most. Where none only waits, the address that holds
-most gives one up to whoever holds less, and its own newcomers wait. So an API server, which sends whole requests at once, gets
-through while a pod holds all that it can. Bodies that are being received or answered, and unread answers, share one
-amount of memory.
+accepted, before TLS. A request has seconds to arrive. If all places are in use, a newcomer replaces an idle client that has
+sent no request yet, of the address with the most connections. Without an idle client, the address with the most connections
+loses one to an address with fewer, and its own newcomers wait. So an API server, which sends whole requests at once, gets
+through even if a pod opens all connections that it can. Bodies that are being received or answered, and unread answers, share
+one amount of memory.
 
 One gate serves one port: :func:`serve` makes it, and handlers read bodies through :func:`read_body`.
 """

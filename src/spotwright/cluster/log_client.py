@@ -1,9 +1,9 @@
 """Reads logs and archived runs of a cluster from its controller: through a port-forward to its pod, or straight to its address.
 
 The controller is found by the label of its pod, its authority in a ConfigMap beside it. In both cases TLS reaches from here to
-the controller, and its certificate is checked, because the request carries the caller's own login. A request
-whose connection was cut is sent again: what is read goes on at its offset, and what is deleted twice is gone. Commands are plain
-functions, so a thread waits for the answers.
+the controller, and its certificate is checked, because the request carries the caller's own login. A request whose connection
+was cut is sent again: a read continues at its offset, and a repeated deletion is harmless. Commands are plain functions, so a
+thread waits for the answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Follows the log of one attempt, container by container, until its pod has ended and everything is read.
 
-A stream ends in many ways: the container has ended, the API server or the kubelet was restarted, the connection is cut or
-dead. None of them says which, so a log counts as read only after an answer that was asked for when the container had ended
-already. Which containers belong to an attempt, and in which order they are read, is decided here too.
+A stream ends in many ways: the container has ended, the API server or the kubelet was restarted, the connection is cut or dead.
+These look the same, so a log counts as read only after a request that was sent when the container had already ended. Which
+containers belong to an attempt, and in which order they are read, is decided here too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keeps the logs of all attempts of a cluster: one stream an attempt, as many at once as there are running attempts.
 
-The watcher calls it whenever it has recorded something of an attempt. Where the logs lie is the place's affair
-(:mod:`spotwright.cluster.log_place`), which also knows what an earlier keeper did not finish, so a kill loses no line that
+The watcher calls it whenever it has recorded something of an attempt. The logs are stored by
+:mod:`spotwright.cluster.log_place`, which also lists logs that an earlier keeper did not finish, so a kill loses no line that
 Kubernetes still has.
 """
 

@@ -294,7 +294,7 @@ def _reason(error: Exception) -> str:
 
 
 class _GoneError(PlaceAway):
-    """An object that was listed is not there any more."""
+    """A listed object is gone."""
 
     def __init__(self) -> None:
         super().__init__("a part of the log is gone")

@@ -1,8 +1,8 @@
-"""Where logs of attempts lie: what keeps and follows them knows this port alone, and no store and no object of the API.
+"""The port to the place of attempts' logs: keepers and followers depend on it instead of a store or the API.
 
-There are two bodies: parts in an object store or a folder (:mod:`spotwright.cluster.log_store`), and without one the last bytes
-of each attempt in its SpotAttempt (:mod:`spotwright.cluster.log_tails`). Whichever it is, a log is written with its owner's
-notes, among them how far the pod's log was read, so that a successor goes on behind the last bytes that are there.
+It has two implementations: parts in an object store or a folder (:mod:`spotwright.cluster.log_store`), and without one the last
+bytes of each attempt in its SpotAttempt (:mod:`spotwright.cluster.log_tails`). Both store a log with its owner's notes, among
+them how far the pod's log was read, so that a successor continues after the last stored bytes.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ class LogServer:
             )
         uid = await self._access.uid(namespace)
         if not uid:
-            raise UnknownRun(f"namespace {namespace} is not there, or the controller does not serve it")
+            raise UnknownRun(f"namespace {namespace} does not exist, or the controller does not serve it")
         return uid
 
     async def _asked_for(self, request: web.Request, caller: Caller) -> Archive:

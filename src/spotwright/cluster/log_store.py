@@ -1,11 +1,11 @@
 """Keeps logs in an object store, so that they outlive the keeper's machine.
 
-A run that is archived (:mod:`spotwright.cluster.run_archives`) keeps its logs as long as its archive, and both go together: they
-count as one to what its namespace may have, and at least as much as keeps their number within bounds.
+An archived run (:mod:`spotwright.cluster.run_archives`) keeps its logs as long as its archive: both are deleted together and
+count together towards the namespace's limit, with a minimum size that bounds their number.
 
 New text of a log waits in memory for at most five seconds, less once its pod was notified of its end; then it is written as a
-part, whose name no other process can use. So of two processes that take themselves for the keeper one finds the other's part in
-its place, and stops. A part holds how far the pod's log was read, so a successor asks for what comes behind it.
+part, whose name no other process can use. So if two processes both act as the keeper, one finds the other's part in its place,
+and stops. A part holds how far the pod's log was read, so a successor asks for what comes behind it.
 
 While the store refuses writes, following goes on: new text waits in a bounded part of the memory, and of an excess the oldest
 lines are left out, which the log then says.
@@ -68,7 +68,7 @@ class LogRuns(Protocol):
         """Those of these runs, by name, that are there now; in doubt all of them, since logs of others are deleted."""
 
     async def is_gone(self, namespace: str, uid: str) -> bool:
-        """Whether the namespace with this name and UID is not there any more; in doubt it is."""
+        """Whether the namespace with this name and UID is gone; in doubt it exists."""
 
 
 class LogStore:
@@ -570,7 +570,7 @@ class _PartsLog:
         if not await self._store.objects.put_new(key, data):
             there = await self._store.objects.get(key)
             if there is None:  # S3 refuses a write, too, beside one that was not done in the end
-                raise self._store.failed(f"{self._store.about}: {key} was refused and is not there")
+                raise self._store.failed(f"{self._store.about}: {key} was refused and does not exist")
             if there != data:
                 self._overtaken = key
                 return False

@@ -1,9 +1,9 @@
 """Keeps the last bytes of each attempt's log in its SpotAttempt, where no store keeps whole logs.
 
 Whole logs would fill etcd, and each write sends a whole object to all watchers. So the last :data:`TAIL` bytes stay in memory,
-and are written first at once, then each minute in which they have grown, without delay once the pod was notified of its end, and
-at the end. Beside them stands how far the pod's log was read, so that the next recorder goes on there. What another process has
-written since it was read here is not overwritten.
+and are written first at once, then each minute in which they have grown, without delay once the pod was notified of its end,
+and at the end. Beside them stands how far the pod's log was read, so that the next recorder goes on there. It never overwrites
+what another process has written since the last read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads of pods what a review has written on them: the token of that review, and the number of the attempt.
+"""Reads the marks of a review on pods: its token, and the number of the attempt.
 
-A tenant decides how many pods its namespace has and how large they are. So pods are read in pages, of each a part of its
-metadata alone, and so many bytes at most.
+A tenant decides how many pods its namespace has and how large they are. So pods are read in pages, with only a part of their
+metadata, within a limit in bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mirrors all objects of one resource: lists, watches with bookmarks, and lists again where the watch cannot go on.
+"""Mirrors all objects of one resource: lists, watches with bookmarks, and lists again if the watch cannot go on.
 
 After 410 Gone, and after anything else that makes a new list necessary, the mirror compares the list with what it had. An
 object that is missing was deleted meanwhile: its deletion is reported with its last known state. An object whose UID has

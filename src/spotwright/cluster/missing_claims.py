@@ -1,8 +1,7 @@
 """Leaves checkpoints out of default policies where their claim is missing: Kubernetes would let each pod wait for it for ever.
 
-A pod's mount of a claim cannot be optional. An object that asks for a checkpoint itself waits for its claim, as for any
-other that they name; an object that asks for none is not held up by what its namespace's configuration says. Where claims may
-not be read, all count as there.
+A pod's mount of a claim cannot be optional. An object that asks for a checkpoint itself waits for its claim, as for any other
+claim; other objects are not held up by their namespace's configuration. If claims may not be read, all count as present.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What each namespace costs the controller, and whose turn it is: no namespace holds up the others.
 
-An object of a tenant should cost milliseconds. One that costs more than is allowed is paid for by its own namespace: this one is
-served last for a minute, which others do not notice, and after some seconds of such costs it is set aside, for five minutes and
-for twice as long each time. Seconds are those of the processor, so that a busy machine quarantines no namespace.
+An object of a tenant should cost milliseconds. The excess is charged to its namespace, which is then served last for a minute,
+unnoticed by others, and after some seconds of excess is set aside, for five minutes and twice as long each time. Costs are
+processor seconds, so that a busy machine quarantines no namespace.
 
 Costs are kept by a key. The watcher's is the namespace; the webhook's has the sender's address as well, because a pod that
 reaches the port may name any namespace: it can only set aside its own requests.

@@ -1,4 +1,4 @@
-"""Compares what the cluster shows of a workload with what its journal has, and records the difference.
+"""Compares the cluster's state of a workload with its journal, and records the difference.
 
 Every look begins with the whole picture, so a look may be lost (kill -9, a full disk) or happen twice: the journal says by the
 keys of attempts what it has already. Times are those that Kubernetes wrote, moved only where its clocks contradict each other: an

@@ -1,8 +1,8 @@
 """The rights of webhook and recorder on Kubernetes' API, with reasons; ``scripts/make_chart.py`` writes them into the chart.
 
-Each process has its own account: whoever takes over the webhook, whose port is open to the network, can neither end pods
-nor read their logs, and the recorder cannot change the webhook's registration. No right is on Secrets, and none lets a process
-grant rights, or impersonate others.
+Each process has its own account: whoever takes over the webhook, whose port is open to the network, can neither end pods nor
+read their logs, and the recorder cannot change the webhook's registration. No process has rights on Secrets, or may grant
+rights or impersonate others.
 
 The default is a list of namespaces: a Role in each of them, and a ClusterRole with what has no namespace. Where all labelled
 namespaces are served, the rights of :data:`SERVED` are in the ClusterRole too.

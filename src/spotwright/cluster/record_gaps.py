@@ -1,7 +1,7 @@
 """What is left of a run with deleted objects: the events that fit, and stand-ins for the deleted ones.
 
-An attempt whose object was deleted leaves its number: later ones have theirs, and budgets count it. So it is shown as lost. A
-task whose template was deleted has one without demands.
+An attempt whose object was deleted keeps its number, because later attempts and budgets count it, and is shown as lost. A task
+whose template was deleted gets an empty template.
 """
 
 from __future__ import annotations

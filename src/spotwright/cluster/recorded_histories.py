@@ -1,7 +1,7 @@
-"""The histories of all runs that go on, as a replica that answers reviews follows them in the Kubernetes API.
+"""The histories of all active runs, as a webhook follows them in the Kubernetes API.
 
-A review may not wait for lists of a run's objects, so they are watched. Of each run the attempts are folded when a review asks
-for them; what was folded is not kept as text. Of runs that have ended only that is known.
+A review must not wait for lists of a run's objects, so they are watched. A run's attempts are folded when a review needs them,
+and their text is then dropped. For ended runs only their end is kept.
 """
 
 from __future__ import annotations

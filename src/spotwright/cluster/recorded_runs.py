@@ -1,6 +1,6 @@
 """The runs that a controller has recorded in the Kubernetes API, read with the caller's own login and rights.
 
-The controller is asked for whole logs and archived runs alone, which it reads from its store. What the caller may not read is
+Only whole logs and archived runs come from the controller, which reads them from its store. What the caller may not read is
 reported as unknown: without access to the pools, the answer is not "no pool is unavailable".
 """
 

@@ -1,10 +1,10 @@
 """The recorder: records attempts, keeps their logs and moves pods, while this replica holds the Lease. People read logs from it.
 
-A look at a workload may take long, so the recording has a thread and an event loop of its own: the Lease is renewed beside it, by
-which a replica stops to record, and probes and readers get their answers.
+A look at a workload may take long, so recording has its own thread and event loop; meanwhile the Lease is renewed, and probes
+and readers are answered.
 
-What ends the recording by an error is tried again, later each time; a recording that fails for minutes, or stands still, lets
-probes fail, so that the process is started again.
+After an error recording is retried, with growing pauses; if it fails for minutes or hangs, probes fail, so that the process is
+restarted.
 """
 
 from __future__ import annotations

@@ -59,13 +59,13 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
     ``place`` is where logs are kept; None: nowhere. ``namespace_limit`` is in bytes, for all logs of a namespace.
-    ``namespaces`` are those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved
-    and what waits. ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its
-    node. ``costs`` are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools, and
-    what is left out; without it they are not shown. ``name`` is that of the registration. ``on_kinds`` hears by kind of what
-    is watched, or why it is not, whenever that has changed, and ``on_watched`` of all that is watched.
-    ``retention`` deletes records. ``on_problem`` hears why nothing can be recorded now, and an empty text once it can.
-    ``on_defect`` hears of each workload that is set aside because of a defect.
+    ``namespaces`` are the watched ones, each by its own streams; by default all labelled ones. ``tally`` counts moves and
+    waiting pods. ``order_limit`` is how long, in seconds, a pod may wait for a node that an autoscaler has ordered. ``costs``
+    are the namespaces' costs. ``on_recorded`` gets each pod that is recorded. ``pools`` shows the pools, and what is left out;
+    without it they are not shown. ``name`` is the registration's. ``on_kinds`` gets by kind what is watched, or why not,
+    whenever that changes, and ``on_watched`` all that is watched. ``retention`` deletes records. ``on_problem`` gets the reason
+    why recording fails now, and an empty text once it works. ``on_defect`` gets each workload that is set aside because of a
+    defect.
     """
     tally = tally or Tally()
     pauses = CapacityBackoff(_unsaid if pools is None else pools.write)

@@ -1,16 +1,16 @@
 """Deletes the records of runs that have ended from the Kubernetes API, so that they fill neither a namespace nor etcd.
 
 They go after a week, and earlier where a namespace has more than its share, or all have more than fits
-(:mod:`spotwright.cluster.record_shares`): always the oldest of whoever has the most. Where the namespace that has the most has no
-ended run any more, the recording of its largest one is cut, at no other namespace's cost.
+(:mod:`spotwright.cluster.record_shares`): always the oldest of the namespace with the most. If that namespace has no ended run
+left, the recording of its largest active run is cut.
 
-Where a store keeps logs, a run is archived there first (:mod:`spotwright.cluster.run_archives`). One that cannot be archived
-stays as long as its namespace has room; then it is deleted all the same, and its namespace gets an Event.
+Where a store keeps logs, a run is archived there first (:mod:`spotwright.cluster.run_archives`). A run that cannot be archived
+stays as long as its namespace has room; then it is deleted, and its namespace gets an Event.
 
-A workload may outlive its record: a Job stays in the cluster after its end. A recorder that starts would record it once more. So
-before records are deleted early, an object of their namespace says until when the runs had ended that went. What ended before and
-has no record now either was deleted, or would have been: the oldest go first. A workload that goes on after its recording was cut
-and deleted is recorded anew by a recorder that starts, from what the cluster still has.
+A workload may outlive its record: a Job stays in the cluster after its end. A recorder that starts would record it once more.
+So before records are deleted early, an object in their namespace stores the end time of the newest deleted run. A workload that
+ended earlier and has no record was deleted, because the oldest go first. A workload that outlives its cut and deleted recording
+is recorded anew by the next recorder, from what the cluster still has.
 """
 
 from __future__ import annotations

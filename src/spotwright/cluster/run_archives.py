@@ -1,7 +1,7 @@
 """Archives of ended runs in the store of logs: one object a run, written before its records leave the Kubernetes API.
 
 An archive has the run's objects as the API server had them, as a ``List`` that ``zcat`` and ``kubectl`` read too, the SpotRun
-first. So whatever reads a run from the API reads it from its archive.
+first. So any reader of runs in the API can read archives.
 
 Its name is ``+archive/NAMESPACE/UID/RUN/ENDED+UID+OWNER+...``. The first UID is that of the namespace, since a namespace that is
 made again is another one. Then come: when the run ended, in Unix seconds; the UID of the SpotRun, by which the successor of a
@@ -184,7 +184,7 @@ class Archiver:
         return made, {run: why for run, why in failed.items() if run not in done}
 
     async def _packed(self, namespace: str, runs: Sequence[str]) -> Iterable[_Packed]:
-        """The objects of runs; a run that is not there any more is left out."""
+        """The objects of runs; a deleted run is left out."""
         found = [await self._api.get_or_none(records_path(RUN, namespace, run)) for run in runs]
         packed = {uid_of(run): _Packed(run) for run in found if run is not None}
         workloads = {(metadata(each.run).get("labels") or {}).get(WORKLOAD_LABEL, "") for each in packed.values()}
@@ -207,7 +207,7 @@ class Archiver:
         where = known.namespace_uid if known is not None else ""
         where = where or await namespace_uid(self._api, namespace)
         if not where:
-            raise ApiFailed(f"namespace {namespace} is not there any more")
+            raise ApiFailed(f"namespace {namespace} no longer exists")
         names = () if known is None else (f"{known.kind}/{known.name}", known.kfp_run, known.kfp_name)
         digests = frozenset(_digest(name) for name in names if name)
         ended = int(seconds((packed.run.get("status") or {}).get("finishedAt")) or 0)
@@ -215,7 +215,7 @@ class Archiver:
         made = Archive(packed.name, namespace, where, "", "", "", "", uid, ended, self._owner, digests, len(data))
         if not await self._objects.put_new(made.key, data) and not await self._objects.get(made.key, 0, 1):
             raise PlaceAway(
-                f"{made.key} was refused and is not there"
+                f"{made.key} was refused and does not exist"
             )  # S3 does so beside a write that was not done in the end
         return made
 

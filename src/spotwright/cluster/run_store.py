@@ -1,6 +1,6 @@
-"""Keeps a run for each workload: its records, wherever they are kept, and its folded state.
+"""Keeps a run for each workload: its records and its folded state.
 
-All events of one observation are one transaction: either the records have them or the next observation finds them again.
+The events of one observation are one transaction: either all are recorded, or the next observation finds them again.
 """
 
 from __future__ import annotations

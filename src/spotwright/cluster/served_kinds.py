@@ -1,8 +1,8 @@
-"""Which kinds an API server serves, and why not, in a sentence: controllers are installed in any order, and in other releases.
+"""Which kinds an API server serves, or why not: controllers may be installed in any order and release.
 
-All groups are asked at once, and none for longer than a few seconds: an aggregated API server that is down or hangs must hold up
-neither the other kinds nor the pods. Where a group has a kind in other versions than those that are read here, its objects may be
-there and cannot be read, which differs from a kind that is not installed.
+All groups are queried at once, each for a few seconds at most: an aggregated API server that is down or hangs must not hold up
+other kinds or pods. Where a group has a kind in other versions than those that are read here, its objects may be there and
+cannot be read, which differs from a kind that is not installed.
 
 Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api (``/apis/GROUP`` and ``/apis/GROUP/VERSION``).
 """

@@ -1,4 +1,4 @@
-"""What people see of recorded runs beside their events: ``kubectl get`` and ``kubectl describe`` show it, and read no journal.
+"""The status of recorded runs for people: ``kubectl get`` and ``kubectl describe`` show it without reading events.
 
 Conditions have the form that every controller's have, so ``kubectl wait --for=condition=Complete`` works:
 https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#typical-status-properties.

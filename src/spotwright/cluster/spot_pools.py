@@ -1,9 +1,8 @@
-"""The pools of a cluster as objects of the Kubernetes API: what people see of them, and what every webhook knows of their pauses.
+"""The pools of a cluster as objects of the Kubernetes API, for people and for webhooks, which need their pauses.
 
-A SpotPool is a pool of the cluster's configuration or one that was read off nodes, with its nodes and its price. Where attempts
-waited there in vain it says until when new ones pass it over, and which namespaces have found that. Pools that only namespaces
-describe are there while something was found of them. The recorder writes them; webhooks follow them, because they choose
-rungs.
+A SpotPool is a pool of the cluster's configuration or one that was read off nodes, with its nodes and its price. After attempts
+waited there in vain, it says until when new ones avoid it, and which namespaces found that. A pool that only a namespace
+describes has an object only while it has findings. The recorder writes the objects; webhooks follow them to choose rungs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a SpotCounter object holds: numbers of attempts that were given out, rungs of gangs, and what was decided of each pod.
+"""The content of a SpotCounter: the attempt numbers given out, rungs of gangs, and the decision about each pod.
 
 A workload has several of these objects, each below the size that etcd stores well. One of :data:`_SHARDS` has the counters of
 a task, by a hash of the task's path: so the pods of a task are numbered in one place, all slots of a parallel Job among them. It

@@ -1,8 +1,8 @@
 """Reads and changes SpotCounter objects, so that no replica undoes what another one has written.
 
-All changes that wait for one object are written together, in one patch that tests the object's version: one write for each review
-lets nine of ten of a burst fail. Where another replica has written meanwhile, the object is read and all are made again. What a
-change answers without having changed anything is answered from an object that was read after the change was asked for.
+All waiting changes of one object are written together, in one patch that tests the object's version: with one write for each
+review, nine of ten in a burst would fail. If another replica has written meanwhile, the object is read again and all changes
+are redone. A change that leaves the object as it is answers from a version read after its request.
 """
 
 from __future__ import annotations

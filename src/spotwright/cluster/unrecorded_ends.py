@@ -1,8 +1,8 @@
 """Reads unrecorded ends of attempts off their pods, for the review that decides about the next attempt.
 
-The recorder may be busy, or change its replica, and the next pod comes all the same. What the API server shows of the earlier
-pods, and of their nodes, is judged by the same rules as in the recorder. It moves the rung of one attempt, and spends no budget
-for good: with the next attempt the record decides.
+The recorder may be busy, or change its replica, and the next pod comes all the same. The earlier pods and nodes, as the API
+server shows them, are judged by the recorder's rules. The result moves the rung of one attempt without spending a budget: at
+the next attempt the record decides.
 """
 
 from __future__ import annotations

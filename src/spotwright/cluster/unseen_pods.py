@@ -1,4 +1,4 @@
-"""The pods that came and went while no recorder followed the cluster: their numbers were given out, and webhooks saw them.
+"""Finds pods that came and went without a recorder, by the numbers that webhooks gave out and saw.
 
 A recorder that starts reads the SpotCounters before it lists the pods. So a pod that was seen by then, is not in that list and
 has no attempt in the record of its run is gone, and how it ended is unknown: it is recorded as a lost attempt.

@@ -1,8 +1,7 @@
-"""What the watcher knows of the cluster: pods by workload, nodes, owners, events about nodes, and what was deleted lately.
+"""The watcher's view of the cluster: pods by workload, nodes, owners, events about nodes, and recent deletions.
 
-The view keeps no history but two things that decide causes: the first state in which a pod was finished, and the last states
-of deleted nodes and owners. A node belongs to the configured pool whose labels it carries, else to the pool that its
-provider's label names.
+The only history that it keeps decides causes: the first finished state of each pod, and the last states of deleted nodes and
+owners. A node belongs to the configured pool whose labels it carries, else to the pool that its provider's label names.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Follows the streams of a cluster: what is watched, in which namespaces, and which streams have delivered all that they have.
+"""Follows the streams of a cluster: which resources, in which namespaces, and which streams are complete.
 
 If namespaces are listed, each of them has its own streams, and only they are read; without a list the streams cover the
 whole cluster, and what is in no labelled namespace is dropped. All streams end in one queue, so that no two changes are recorded
 at once.
 
-Kinds whose controllers are installed later are followed from then on: the API server is asked again and again for those that it
-does not serve yet.
+It polls the API server for kinds that are not served yet, and follows them once their controllers are installed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the watcher watches, as text: it stands in a ConfigMap, for people.
+"""What the watcher watches, as the text of a ConfigMap, for people.
 
 ``explain`` needs it for a workload without a run: its namespace is not served, or its kind is not readable.
 """

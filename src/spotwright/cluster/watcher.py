@@ -44,11 +44,10 @@ _CLOSES = 5.0  # seconds in which the last changes of a deleted namespace come
 class Watcher:
     """Watches the listed namespaces; without a list all that are labelled ``spotwright.dev/enabled=true``. Call :meth:`run`.
 
-    ``on_recorded`` hears of each pod that is recorded, ``on_forgotten`` of the UID of each one that is not known any
-    more, ``on_watched`` of what is watched, whenever that has changed, ``on_cut`` of each run whose recording was cut,
-    ``on_defect`` of each workload that is set aside because of a defect. ``costs`` are the namespaces' costs. ``last_line`` is
-    that of the view. ``name`` is that of the registration, from which follows the name of the policy that proves who writes
-    Events about nodes.
+    ``on_recorded`` gets each pod that is recorded, ``on_forgotten`` the UID of each pod that is forgotten, ``on_watched`` what
+    is watched, whenever it changes, ``on_cut`` each run whose recording was cut, ``on_defect`` each workload that is set aside
+    because of a defect. ``costs`` are the namespaces' costs. ``last_line`` is that of the view. ``name`` is the registration's;
+    it determines the name of the policy that proves who writes Events about nodes.
     """
 
     def __init__(  # noqa: PLR0913  # its listeners, each with its own default

@@ -1,10 +1,10 @@
-"""The webhook: answers reviews in a cluster, so that what is created there is placed. Every replica of it answers.
+"""The webhook: answers reviews in a cluster, so that new objects are placed. Every replica answers.
 
 It is stateless: it reads records, numbers and pools from the Kubernetes API. A small Job is placed once before the
 first review, because placement imports its modules when they are first used.
 
-Its parts run side by side until SIGTERM. An API server that is away is waited out inside the parts; a part that ends by anything
-else ends the process, so that it is restarted.
+Its parts run side by side until SIGTERM. Each part retries while the API server is away; any other error in a part ends the
+process, so that it is restarted.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def run_webhook(settings: WebhookSettings, api: Api) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL)
     events, health, verdicts = EventWriter(api), Health(), Counter[str]()
     config_maps = ConfigMaps(api, Configurations(settings.home), events, settings.namespaces)
-    aside = AsideEvents(events, "what is created there is not placed until then", settings.home)
+    aside = AsideEvents(events, "new objects there are not placed until then", settings.home)
     costs = NamespaceCosts(ANSWER, on_set_aside=aside.heard)
     pools, recorded = FollowedPools(api, settings.release), RecordedHistories(api, NO_PLAN, settings.namespaces)
     pauses = PoolsLeftOut(pools.findings)

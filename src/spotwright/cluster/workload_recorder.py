@@ -1,8 +1,8 @@
-"""Records workloads: each of them is a run, and each look at its pods adds to the journal what has happened since the last one.
+"""Records workloads: each is a run, and each look at its pods adds the new events to its journal.
 
-A workload is looked at as a whole when its streams are complete, which finds what happened unwatched; from then on a
-change of a pod, its owner or its node looks at that pod alone. What cannot be written is kept and written later, and what no run
-can be made of is set aside: it must not end the records of all others.
+A workload is looked at as a whole when its streams are complete, which finds what happened unwatched; from then on a change of
+a pod, its owner or its node looks at that pod alone. Events that cannot be written are written later, and an object that cannot
+become a run is set aside, so that all others are still recorded.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class WorkloadRecorder:
     ``costs`` are the namespaces' costs; ``aside`` says which objects cannot be read; ``now`` is the API server's clock.
     ``decide``, ``order_limit`` and ``admission`` are passed to each :class:`~spotwright.cluster.observer.Recorder`. A pod of a
     workload of which ``is_admission_known`` does not hold is skipped until it is put in again. ``on_recorded``
-    gets each pod that is recorded, ``on_forgotten`` the UID of each one that is not known any more, ``on_cut`` of each run
-    whose recording was cut, ``on_defect`` of each workload that is set aside because of a defect; of one that is gone it
-    hears an empty object. ``unseen`` are pods that came and went before.
+    gets each pod that is recorded, ``on_forgotten`` the UID of each one that is not known any more, ``on_cut`` each run
+    whose recording was cut, ``on_defect`` each workload that is set aside because of a defect, and an empty object for one
+    that is gone. ``unseen`` are pods that came and went before.
     """
 
     def __init__(  # noqa: PLR0913  # its inputs and listeners, each with its own default
@@ -116,7 +116,7 @@ class WorkloadRecorder:
             self._note_pods(uid, run)
 
     def end_runs(self, namespace: str) -> None:
-        """Forget a namespace that is not there any more, and end its runs."""
+        """Forget a deleted namespace, and end its runs."""
         self._forget_all(self._view.drop_namespace(namespace))
         for uid, _ in self._store.runs_of(namespace):
             self._record(uid, (), are_all=True, is_gone=True)
@@ -307,7 +307,7 @@ class WorkloadRecorder:
 
         ``trial``: a Trial of it that has changed.
 
-        ``is_gone``: the workload is not there any more, nor is its namespace.
+        ``is_gone``: the workload and its namespace are gone.
         """
         if self._store.is_over(uid) or uid in self._refused:
             self._awaited.pop(uid, None)

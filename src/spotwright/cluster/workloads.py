@@ -4,9 +4,9 @@ The run is the topmost owner of a pod of a kind that is a run, or the pod itself
 belongs to a Job, the Job to the JobSet, and that perhaps to a TrainJob; all of them may belong to a Trial of a Katib
 Experiment. A CronJob starts Jobs again and again: each Job is a separate run.
 
-Of a run it is read which tasks it has and from which pod templates, which attempts its pods hold and which of them have ended,
-how often its own controller tries again, and whether it is over. Pods that begin and end together share a restart, so that a
-budget is charged once for all of them.
+For a run it reads the tasks and their pod templates, the attempts in its pods and which of them have ended, how often its own
+controller retries, and whether it is over. Pods that begin and end together share a restart, so that a budget is charged once
+for all of them.
 """
 
 from __future__ import annotations

@@ -443,9 +443,9 @@ TOP = (
         "Price sheets for the pools without a `price`: CSV with the columns machine, capacity, price and perhaps currency, "
         "region, zone, os, since; paths relative to this file. The first sheet that has the machine counts.",
     ),
-    Field("target", "a mapping", table, None, "nothing", "The cluster that work is placed for; see below."),
+    Field("target", "a mapping", table, None, "none", "The cluster that work is placed for; see below."),
     Field("pools", "a mapping of pools by name", table, None, "the built-in pair", "The pools; see below."),
-    Field("policy", "a mapping with default and tasks", table, None, "nothing", "The policy of tasks; see below."),
+    Field("policy", "a mapping with default and tasks", table, None, "none", "The policy of tasks; see below."),
     Field(
         "secrets",
         'a mapping such as {db: {password: "@env:DB_PASSWORD"}}',
@@ -463,7 +463,7 @@ TOP = (
         "none",
         "The same for config maps, whose values may also be texts.",
     ),
-    Field("lint", "a mapping with off", table, None, "nothing", "What `spotwright lint` leaves out; see below."),
+    Field("lint", "a mapping with off", table, None, "none", "What `spotwright lint` leaves out; see below."),
 )
 """The keys of the file."""
 
@@ -569,10 +569,10 @@ POOL = (
         "a machine type such as Standard_NC6s_v3",
         words,
         "",
-        "nothing",
+        "none",
         "The provider's machine type.",
     ),
-    Field("zones", 'a list of zones such as ["1"]', texts, (), "nothing", "The zones the nodes may be in."),
+    Field("zones", 'a list of zones such as ["1"]', texts, (), "none", "The zones the nodes may be in."),
     Field(
         "region",
         "a region such as eastus",
@@ -623,7 +623,7 @@ POOL = (
         "an amount per hour such as 0.97/h",
         price,
         None,
-        "nothing",
+        "none",
         "Price of one node. Default: that of a price sheet in `prices`. Without prices figures are node-hours.",
     ),
     Field(
@@ -631,7 +631,7 @@ POOL = (
         "an amount per hour such as 1.20/h",
         price,
         None,
-        "nothing",
+        "none",
         "Spot pools only: the maximum price of a node. A pool whose `price` is higher is on no ladder; while the prices in its "
         "`trace` are higher, its nodes are reclaimed and none is available.",
     ),

@@ -37,13 +37,13 @@ __all__ = [
 
 
 POLICY = (
-    Field("default", "a mapping of policy fields", fields.table, None, "nothing", "The policy of every task."),
+    Field("default", "a mapping of policy fields", fields.table, None, "none", "The policy of every task."),
     Field(
         "tasks",
         "a mapping of policies by pattern",
         fields.table,
         None,
-        "nothing",
+        "none",
         "The policy of tasks whose path or the end of it matches; a later pattern wins over an earlier one, key by key.",
     ),
 )

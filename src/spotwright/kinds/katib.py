@@ -218,8 +218,8 @@ def collector_of(spec: Any) -> Collector:
 
 
 NO_SIGTERM = (
-    "Katib runs the command of a trial in a shell that passes no SIGTERM on, so code that saves hears of its end by a notice "
-    "alone (SPOTWRIGHT_NOTICE_FILE, SPOTWRIGHT_NOTICE_URL), which the controller's webhook or a node agent gives; without them "
+    "Katib runs the command of a trial in a shell that passes no SIGTERM on, so saving code learns of its end only by a notice "
+    "(SPOTWRIGHT_NOTICE_FILE, SPOTWRIGHT_NOTICE_URL), which the controller's webhook or a node agent gives; without them "
     "let the shell pass SIGTERM on: docs/kinds/katib.md has the line (exec does not help: Katib's own command follows)"
 )
 """What the shell in front of a trial's program means for it (katib v0.19.0, ``wrapWorkerContainer``)."""

@@ -41,8 +41,8 @@ _DEPLOYMENT = Mechanism(
     {
         **POD_FACTS,
         **waits("the Deployment creates pods again at once"),
-        "interruptions.max": nothing("a Deployment counts nothing and never ends"),
-        "errors.retries": nothing("a Deployment counts nothing and never ends"),
+        "interruptions.max": nothing("a Deployment does not count and never ends"),
+        "errors.retries": nothing("a Deployment does not count and never ends"),
     },
 )
 

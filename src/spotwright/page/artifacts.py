@@ -213,7 +213,7 @@ def _path(reader: RunReader, uri: str) -> Path:
     try:
         path, root = Path(text).resolve(strict=True), reader.folder.path.resolve().parent.parent
     except FileNotFoundError:
-        raise _NotShown("it is not there any more") from None
+        raise _NotShown("it no longer exists") from None
     except (OSError, ValueError, RuntimeError) as error:  # a circle of links is a RuntimeError before Python 3.13
         raise _NotShown(f"it cannot be read ({getattr(error, 'strerror', None) or 'invalid path'})") from error
     if not path.is_relative_to(root):

@@ -309,7 +309,7 @@ _SORTS = (
         re.compile(r"spotwright-agent|spotwright-node-agent|node-termination-handler"),
         "notice agent",
         Severity.WARNING,
-        "work there hears of no interruption",
+        "work there gets no notice of an interruption",
         False,
     ),
 )

@@ -238,7 +238,7 @@ def _meanings(request: Request, members: Sequence[Pool]) -> Iterator[str]:
         )
     if any(one.is_spot for one in members):
         yield (
-            "Karpenter hears of the notice only from a queue (settings.interruptionQueue on AWS); without it pods die "
+            "Karpenter gets the notice only from a queue (settings.interruptionQueue on AWS); without it pods die "
             "with the node. It sets the label karpenter.sh/capacity-type and no taint but yours."
         )
         if not pool.taints:

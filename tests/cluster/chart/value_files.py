@@ -117,7 +117,7 @@ WRONG: Mapping[str, tuple[Values, str]] = {
     "the controller's own namespace": ({"namespaces": ["spotwright"]}, "namespaces: spotwright cannot be served"),
     "the name of a file in the place of its text": (
         {"namespaces": ["team-a"], "config": "spotwright.yaml"},
-        "config: is no text of a spotwright.yaml",
+        "config: not the text of a spotwright.yaml",
     ),
     "a configuration that is no YAML": (
         {"namespaces": ["team-a"], "config": "pools: {a: [}"},

@@ -197,7 +197,7 @@ def test_a_certificate_whose_key_is_not_there_yet_leaves_the_old_one(
             DAY,
             ADDRESS,
             "CertificateExpires",
-            ", and has not been renewed: then what is created is not placed",
+            ", and has not been renewed: then new objects are not placed",
         ),
         (-9 * DAY, -DAY, ADDRESS, "CertificateRefused", "(certificate has expired, valid until "),
         (DAY, 9 * DAY, ADDRESS, "CertificateRefused", "(certificate is not yet valid"),

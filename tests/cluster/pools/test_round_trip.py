@@ -206,7 +206,7 @@ def test_the_same_nodes_are_told_apart_with_what_they_offer(cluster: list[Truth]
         assert (pool.node or {}).get(truth.device, 0) == (4 if truth.device else 0)
         assert pool.labels.get("kubernetes.io/arch", "amd64") == truth.arch
         assert set(providers.taints(pool)) == {Taint(**one) for one in truth.taints}
-        assert not any("no label tells" in note for note in found[pool.name].notes)
+        assert not any("no label distinguishes" in note for note in found[pool.name].notes)
 
 
 @settings(max_examples=60)

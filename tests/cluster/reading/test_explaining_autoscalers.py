@@ -122,7 +122,7 @@ def test_an_open_pod_is_told_with_all_its_rungs_and_who_keeps_their_order(certif
     out = told(certificates, tmp_path, OPEN, {}).out
     assert "  all 2 rungs: gpu-spot, gpu\n" in out, out
     assert "admitted as attempt 1: first attempt, open to all its rungs: the autoscaler's expander orders them" in out
-    assert "is taken back" not in out
+    assert "will be evicted at" not in out
     assert "so it is a wish" not in out
 
 

@@ -263,7 +263,7 @@ RULES = (
         title="Trials on spot behind a shell that passes no SIGTERM on",
         why="For StdOut, File and TensorFlowEvent Katib makes the command sh -c 'COMMAND && echo completed > ...'. The shell "
         "dies of SIGTERM, and the program is killed with it, whatever the grace period.",
-        fix="Let the code hear of a notice (the controller's webhook or a node agent gives it), or let the shell pass SIGTERM on "
+        fix="Give the code a notice (by the controller's webhook or a node agent), or let the shell pass SIGTERM on "
         "and wait: docs/kinds/katib.md has the line.",
         fails=_experiment(ON_SPOT),
         passes=_experiment(ON_SPOT, container=_PASSES_SIGTERM),

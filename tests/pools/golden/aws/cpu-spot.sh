@@ -22,13 +22,12 @@ aws ec2 get-spot-placement-scores \
   --region-names "${AWS_REGION:?the region of the cluster}"
 
 # Make the group.
-# - Spot: all nodes of the group are spot; the label eks.amazonaws.com/capacityType is SPOT, and there is no
-#   taint but yours. EKS chooses the machines by price and capacity, replaces a node on a rebalance
-#   recommendation and drains it on the notice of 2 minutes, as a best effort. Capacity type and machines cannot
-#   be changed later: make a new group instead.
-# - One machine type means one spot market for each zone. More of the same CPUs, memory and GPUs are taken less
-#   often: create_flags: {instance-types: [m5.xlarge, ...]}. The cluster autoscaler takes the first for its
-#   measure.
+# - Spot: all nodes of the group are spot; the label eks.amazonaws.com/capacityType is SPOT, and the only taints
+#   are yours. EKS chooses the machines by price and capacity, replaces a node on a rebalance recommendation and
+#   drains it on the notice of 2 minutes, as a best effort. Capacity type and machines cannot be changed later:
+#   make a new group instead.
+# - One machine type means one spot market for each zone. More of the same CPUs, memory and GPUs are reclaimed
+#   less often: create_flags: {instance-types: [m5.xlarge, ...]}. The cluster autoscaler measures by the first.
 # - EKS sets no spot taint: add taints: ["spot=true:NoSchedule"] to the pool in spotwright.yaml, or any work may
 #   land on it
 # - max_price is not given to EKS: a managed node group pays the spot price, and has no ceiling

@@ -22,13 +22,13 @@ aws ec2 get-spot-placement-scores \
   --region-names us-east-1
 
 # Make the group.
-# - Spot: all nodes of the group are spot; the label eks.amazonaws.com/capacityType is SPOT, and there is no
-#   taint but yours. EKS chooses the machines by price and capacity, replaces a node on a rebalance
-#   recommendation and drains it on the notice of 2 minutes, as a best effort. Capacity type and machines cannot
-#   be changed later: make a new group instead.
-# - One machine type means one spot market for each zone. More of the same CPUs, memory and GPUs are taken less
-#   often: create_flags: {instance-types: [g4dn.xlarge, ...]}. The cluster autoscaler takes the first for its
-#   measure.
+# - Spot: all nodes of the group are spot; the label eks.amazonaws.com/capacityType is SPOT, and the only taints
+#   are yours. EKS chooses the machines by price and capacity, replaces a node on a rebalance recommendation and
+#   drains it on the notice of 2 minutes, as a best effort. Capacity type and machines cannot be changed later:
+#   make a new group instead.
+# - One machine type means one spot market for each zone. More of the same CPUs, memory and GPUs are reclaimed
+#   less often: create_flags: {instance-types: [g4dn.xlarge, ...]}. The cluster autoscaler measures by the
+#   first.
 # - GPUs: the machine brings them, the NVIDIA AMI its driver. The device plugin is yours to install, and must
 #   tolerate the taints.
 # - desiredSize is min_nodes (0). The autoscaler changes it later; a desired size is never part of an update.

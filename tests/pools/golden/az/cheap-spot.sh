@@ -27,8 +27,8 @@ az compute-recommender spot-placement-score \
 #   Rename it in spotwright.yaml, or add labels: {kubernetes.azure.com/agentpool: cheapspot}: placement looks
 #   for kubernetes.azure.com/agentpool=cheap-spot, which no node will have
 # - --priority Spot: AKS adds the label and the taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule by
-#   itself. It can never be the cluster's default pool, has no SLA and one fault domain, and its upgrades drain
-#   nothing. Priority, eviction policy and maximum price cannot be changed later: make a new pool instead.
+#   itself. It can never be the cluster's default pool, has no SLA and one fault domain, and its upgrades do not
+#   drain. Priority, eviction policy and maximum price cannot be changed later: make a new pool instead.
 # - --spot-max-price 0.04125 is the eviction type 'price or capacity': nodes also go, and none comes, while an
 #   hour costs more US dollars than that. Without max_price it is 'capacity only'.
 # - --eviction-policy Deallocate keeps evicted machines as stopped nodes: they count against the quota, their
@@ -38,8 +38,9 @@ az compute-recommender spot-placement-score \
 #   to 0 for good.
 # - --node-count 1 is min_nodes: without it az asks for 3 nodes, which may lie outside --min-count and
 #   --max-count, and then refuses. Nodes come when pods wait for them.
-# - Labels and taints are given here and never to Node objects: AKS tells its autoscaler of them, so that a pool
-#   of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool update.
+# - Labels and taints are given here and never to Node objects: AKS passes them to its autoscaler, so that a
+#   pool of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool
+#   update.
 # - not given to az, because AKS reserves their prefix: kubernetes.azure.com/mode
 # - --mode User: system pods stay on the system pool. The pool's name cheapspot is the label
 #   kubernetes.azure.com/agentpool.

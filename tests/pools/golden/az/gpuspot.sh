@@ -25,8 +25,8 @@ az compute-recommender spot-placement-score \
 
 # Make the pool.
 # - --priority Spot: AKS adds the label and the taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule by
-#   itself. It can never be the cluster's default pool, has no SLA and one fault domain, and its upgrades drain
-#   nothing. Priority, eviction policy and maximum price cannot be changed later: make a new pool instead.
+#   itself. It can never be the cluster's default pool, has no SLA and one fault domain, and its upgrades do not
+#   drain. Priority, eviction policy and maximum price cannot be changed later: make a new pool instead.
 # - --spot-max-price -1 is the eviction type 'capacity only': nodes go only where Azure needs the capacity, and
 #   cost at most the on-demand price.
 # - --eviction-policy Delete: evicted machines are deleted, and use neither quota nor disks.
@@ -34,8 +34,9 @@ az compute-recommender spot-placement-score \
 #   to 0 for good.
 # - --node-count 0 is min_nodes: without it az asks for 3 nodes, which may lie outside --min-count and
 #   --max-count, and then refuses. Nodes come when pods wait for them.
-# - Labels and taints are given here and never to Node objects: AKS tells its autoscaler of them, so that a pool
-#   of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool update.
+# - Labels and taints are given here and never to Node objects: AKS passes them to its autoscaler, so that a
+#   pool of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool
+#   update.
 # - GPUs: the machine size brings them, and AKS the driver. It installs no device plugin: until NVIDIA's
 #   DaemonSet runs there and tolerates the pool's taints, no node has allocatable GPUs.
 # - --mode User: system pods stay on the system pool. The pool's name gpuspot is the label

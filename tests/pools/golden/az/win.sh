@@ -19,8 +19,9 @@ az vm list-usage \
 # - On-demand: no priority is named, so the nodes are regular ones, with neither spot label nor spot taint.
 # - --node-count 0 is min_nodes: without it az asks for 3 nodes, which may lie outside --min-count and
 #   --max-count, and then refuses. Nodes come when pods wait for them.
-# - Labels and taints are given here and never to Node objects: AKS tells its autoscaler of them, so that a pool
-#   of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool update.
+# - Labels and taints are given here and never to Node objects: AKS passes them to its autoscaler, so that a
+#   pool of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool
+#   update.
 # - --mode User: system pods stay on the system pool. The pool's name win is the label
 #   kubernetes.azure.com/agentpool.
 az aks nodepool add \

@@ -19,8 +19,8 @@ gcloud compute regions describe "${REGION:?the region of the cluster}" \
 #   --total-min-nodes and --total-max-nodes bound the whole pool, as min_nodes and max_nodes do; --min-nodes and
 #   --max-nodes would count for each zone. In a regional cluster without zones in spotwright.yaml the pool has
 #   three.
-# - --location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE tells its autoscaler
-#   of labels, taints and GPUs of the pool, so that a pool of 0 nodes is known to fit.
+# - --location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE passes labels,
+#   taints and GPUs of the pool to its autoscaler, so that a pool of 0 nodes is known to fit.
 # - --accelerator: GKE installs the driver (gpu-driver-version) and the device plugin, and adds the taint
 #   nvidia.com/gpu=present:NoSchedule; pods that ask for GPUs tolerate it without a word of theirs.
 # - Scopes, disks and the like come from create_flags, and stand last.

@@ -3,7 +3,7 @@
 
 # Does the region have the machine, and is quota left?
 # - A zone that is not listed does not offer the machine or the GPU.
-# - Quota: the rows PREEMPTIBLE_CPUS. Without preemptible quota of its own, spot is counted against the ordinary
+# - Quota: the rows PREEMPTIBLE_CPUS. Without a separate preemptible quota, spot is counted against the ordinary
 #   quota.
 gcloud compute machine-types list \
   --filter name=e2-standard-4
@@ -24,8 +24,8 @@ gcloud compute regions describe "${REGION:?the region of the cluster}" \
 #   --total-min-nodes and --total-max-nodes bound the whole pool, as min_nodes and max_nodes do; --min-nodes and
 #   --max-nodes would count for each zone. In a regional cluster without zones in spotwright.yaml the pool has
 #   three.
-# - --location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE tells its autoscaler
-#   of labels, taints and GPUs of the pool, so that a pool of 0 nodes is known to fit.
+# - --location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE passes labels,
+#   taints and GPUs of the pool to its autoscaler, so that a pool of 0 nodes is known to fit.
 # - Scopes, disks and the like come from create_flags, and stand last.
 gcloud container node-pools create old \
   --cluster "${CLUSTER:?the name of the cluster}" \

@@ -3,7 +3,7 @@
 
 # Does the region have the machine, and is quota left?
 # - A zone that is not listed does not offer the machine or the GPU.
-# - Quota: the rows PREEMPTIBLE_CPUS, PREEMPTIBLE_NVIDIA_T4_GPUS. Without preemptible quota of its own, spot is
+# - Quota: the rows PREEMPTIBLE_CPUS, PREEMPTIBLE_NVIDIA_T4_GPUS. Without a separate preemptible quota, spot is
 #   counted against the ordinary quota.
 gcloud compute machine-types list \
   --filter name=n1-standard-8 \
@@ -22,8 +22,8 @@ gcloud compute regions describe us-central1 \
 #   --total-min-nodes and --total-max-nodes bound the whole pool, as min_nodes and max_nodes do; --min-nodes and
 #   --max-nodes would count for each zone. In a regional cluster without zones in spotwright.yaml the pool has
 #   three.
-# - --location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE tells its autoscaler
-#   of labels, taints and GPUs of the pool, so that a pool of 0 nodes is known to fit.
+# - --location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE passes labels,
+#   taints and GPUs of the pool to its autoscaler, so that a pool of 0 nodes is known to fit.
 # - --accelerator: GKE installs the driver (gpu-driver-version) and the device plugin, and adds the taint
 #   nvidia.com/gpu=present:NoSchedule; pods that ask for GPUs tolerate it without a word of theirs.
 # - Scopes, disks and the like come from create_flags, and stand last.
