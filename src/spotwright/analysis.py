@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
-from spotwright.runs.run_options import DEFAULT_STATE, ConfigSource, PlanOptions, config_option
+from spotwright.records.state_folder import nearest_state
+from spotwright.runs.run_options import ConfigSource, PlanOptions, config_option
 
 if TYPE_CHECKING:
     from spotwright.forecast.forecast import Forecast, Question
@@ -82,7 +83,7 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     markets: int = DEFAULT_MARKETS,
     certainty: str | float = "99%",
     seed: int = 1,
-    state: str | Path = DEFAULT_STATE,
+    state: str | Path | None = None,
 ) -> Answer:
     """What a run of a pipeline will cost and when it will end, policy by policy, over many markets. No task is run.
 
@@ -110,7 +111,9 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
         raise InputError(str(error).removeprefix("--")) from error
     compiled = load(Path(pipeline)) if isinstance(pipeline, str | Path) else compile_function(pipeline)
     named = None if durations is None else str(durations)
-    known = known_durations(named, Path(state), compiled.pipeline, option="durations")
+    known = known_durations(
+        named, nearest_state() if state is None else Path(state), compiled.pipeline, option="durations"
+    )
     policy = {} if deadline is None else {"deadline": deadline}
     options = PlanOptions(arguments=dict(arguments or {}), config=config_option(config), policy=policy)
     planned = plan_run(compiled, options, partly=True)

@@ -27,7 +27,7 @@ from spotwright.local.supervisor.private_folders import temporary_folder
 from spotwright.local.visible_paths import named_paths
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_bytes
-from spotwright.records.state_folder import LARGEST_FILE, StateFolder, write_atomically
+from spotwright.records.state_folder import LARGEST_FILE, STATE_NAME, StateFolder, write_atomically
 from spotwright.regular_files import read_regular
 from spotwright.rehearsal.output_comparison import load_compare_function
 from spotwright.rehearsal.persisted_paths import PersistedPaths, copy_path, size_of
@@ -42,7 +42,7 @@ from spotwright.rehearsal.workspaces import (
     Workspace,
 )
 from spotwright.runs.bodies import is_alive, this_process
-from spotwright.runs.run_options import DEFAULT_STATE, PlanOptions, RunOptions, new_name
+from spotwright.runs.run_options import PlanOptions, RunOptions, new_name
 from spotwright.runs.runner import Prepared, prepare
 
 __all__ = ["Rehearsal", "RehearsalOptions", "rehearse_steps", "run_rehearsal"]
@@ -119,7 +119,7 @@ class RehearsalOptions:
     notice: float | None = None
     budget: float | None = None
     ranks: int | None = None
-    state: Path = Path(DEFAULT_STATE)
+    state: Path = Path(STATE_NAME)
 
 
 def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehearsal:
