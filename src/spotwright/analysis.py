@@ -83,15 +83,16 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     markets: int = DEFAULT_MARKETS,
     certainty: str | float = "99%",
     seed: int = 1,
+    policy: Mapping[str, Any] | None = None,
     state: str | Path | None = None,
 ) -> Answer:
     """What a run of a pipeline will cost and when it will end, policy by policy, over many markets. No task is run.
 
-    ``pipeline``, ``arguments`` and ``config`` are as for :func:`run`; arguments may be missing. ``deadline`` is a duration from
-    the start (``"8h"``) or a time with its zone. ``traces`` are recordings to draw markets from, each ``"FILE"`` or
-    ``"POOL=FILE"``; ``rate`` is how often a node is lost instead (``"10%/h"``). ``durations`` is a file, or a run of the folder
-    ``state`` that measured them, by default the last one of this pipeline there. ``markets`` is their number, ``certainty`` how
-    sure the plan must be, as a share.
+    ``pipeline``, ``arguments``, ``config`` and ``policy`` are as for :func:`run`; arguments may be missing. ``deadline`` is a
+    duration from the start (``"8h"``) or a time with its zone. ``traces`` are recordings to draw markets from, each
+    ``"FILE"`` or ``"POOL=FILE"``; ``rate`` is how often a node is lost instead (``"10%/h"``). ``durations`` is a file, or a
+    run of the folder ``state`` that measured them, by default the last one of this pipeline there. ``markets`` is their
+    number, ``certainty`` how sure the plan must be, as a share.
 
     Raises :class:`InputError` for anything wrong.
     """
@@ -114,8 +115,8 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     known = known_durations(
         named, nearest_state() if state is None else Path(state), compiled.pipeline, option="durations"
     )
-    policy = {} if deadline is None else {"deadline": deadline}
-    options = PlanOptions(arguments=dict(arguments or {}), config=config_option(config), policy=policy)
+    layer = dict(policy or {}) | ({} if deadline is None else {"deadline": deadline})
+    options = PlanOptions(arguments=dict(arguments or {}), config=config_option(config), policy=layer)
     planned = plan_run(compiled, options, partly=True)
     name = str(pipeline) if isinstance(pipeline, str | Path) else planned.stored.plan.graph.name
     seconds = deadline_of(planned, time.time())

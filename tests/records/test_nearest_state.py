@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from spotwright.errors import UnknownRun
-from spotwright.records import state_folder
 from spotwright.records.state_folder import StateFolder, nearest_state
 
 
@@ -77,7 +76,7 @@ def test_a_user_without_a_home_folder_is_served(project: Path, monkeypatch: pyte
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(state_folder.Path, "home", no_home)
+    monkeypatch.setattr(Path, "home", no_home)
     found = with_runs(project)
     assert nearest_state() == found
 

@@ -30,12 +30,14 @@ __all__ = [
     "arguments_option",
     "config_option",
     "containers_option",
+    "interrupt_every_option",
     "json_option",
     "kfp_options",
     "parse_arguments",
     "pipeline_option",
     "pipeline_options",
     "policy_of",
+    "policy_option",
     "replace_file",
     "replace_files",
     "say_where",
@@ -130,6 +132,21 @@ def containers_option(command: _Command) -> _Command:
     return click.option(
         "--containers", type=click.Choice(CONTAINER_MODES), default="auto", show_default=True,
         help="The runtime of container components. auto: podman, else docker; host: processes of this machine.",
+    )(command)  # fmt: skip
+
+
+def policy_option(
+    more: str = "", metavar: str = "FIELD=VALUE", name: str = "policy_texts"
+) -> Callable[[_Command], _Command]:
+    """``--policy FIELD=VALUE``, repeatable; :func:`policy_of` parses the texts. ``more``: a sentence more for the help."""
+    help_text = "A policy field for every task, such as spot=never or interruptions.max=3; overrides all other sources."
+    return click.option("--policy", name, metavar=metavar, multiple=True, help=f"{help_text}{more}")
+
+
+def interrupt_every_option(command: _Command) -> _Command:
+    """``--interrupt-every DURATION``."""
+    return click.option(
+        "--interrupt-every", type=Duration(), help="Interrupt spot nodes, on average this often."
     )(command)  # fmt: skip
 
 

@@ -108,6 +108,7 @@ class RehearsalOptions:
     task: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     config: Path | Mapping[str, Any] | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
     containers: str = "auto"
     outputs: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
@@ -281,7 +282,7 @@ def _prepare(
     """The prepared run, whose arguments name the copies of persisted paths, its workspace, and the task's path; empty: all."""
     if options.command:
         return *_prepare_command(options, folder, persisted), COMMAND_TASK
-    planning = PlanOptions(arguments=options.arguments, textual=True, config=options.config)
+    planning = PlanOptions(arguments=options.arguments, textual=True, config=options.config, policy=options.policy)
     prepared = prepare(compiled, planning, RunOptions(state=folder, containers=options.containers))
     task = "" if options.task is None else _find_task(prepared, options.task)
     arguments = persisted.replace_in(prepared.host.arguments)
@@ -302,7 +303,7 @@ def _prepare_command(
 ) -> tuple[Prepared, CommandWorkspace]:
     command = persisted.replace_in(options.command)
     compiled = compiled_command(command, options.outputs)
-    planning = PlanOptions(config=options.config, folder=options.folder, shared_config=True)
+    planning = PlanOptions(config=options.config, folder=options.folder, policy=options.policy, shared_config=True)
     prepared = prepare(compiled, planning, RunOptions(state=folder))
     workspace = CommandWorkspace(
         folder=options.folder.absolute(),
