@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs docs-serve written lock clean \
+.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs docs-serve docs-version written lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -146,6 +146,12 @@ docs: ## the site, in build/site: fails at a dead link or anchor; ARGS="--site-d
 	@scripts/bootstrap docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 	@echo "== docs: build/site/index.html"
+
+docs-version: ## the site as one version of it, on the branch gh-pages of this clone; pushes nothing: VERSION=0.1
+	@test -n "$(VERSION)" || { echo "expected a version: make docs-version VERSION=0.1"; exit 2; }
+	@scripts/bootstrap docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --update-aliases $(VERSION) latest $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mike set-default latest
 
 docs-serve: ## the site on loopback, made again at each change of docs/
 	@scripts/bootstrap docs

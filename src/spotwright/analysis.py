@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
-from spotwright.runs.run_options import DEFAULT_STATE, ConfigSource, PlanOptions, config_option
+from spotwright.records.state_folder import nearest_state
+from spotwright.runs.run_options import ConfigSource, PlanOptions, config_option
 
 if TYPE_CHECKING:
     from spotwright.forecast.forecast import Forecast, Question
@@ -82,15 +83,16 @@ def plan(  # noqa: PLR0913 (each is a separate option)
     markets: int = DEFAULT_MARKETS,
     certainty: str | float = "99%",
     seed: int = 1,
-    state: str | Path = DEFAULT_STATE,
+    policy: Mapping[str, Any] | None = None,
+    state: str | Path | None = None,
 ) -> Answer:
     """What a run of a pipeline will cost and when it will end, policy by policy, over many markets. No task is run.
 
-    ``pipeline``, ``arguments`` and ``config`` are as for :func:`run`; arguments may be missing. ``deadline`` is a duration from
-    the start (``"8h"``) or a time with its zone. ``traces`` are recordings to draw markets from, each ``"FILE"`` or
-    ``"POOL=FILE"``; ``rate`` is how often a node is lost instead (``"10%/h"``). ``durations`` is a file, or a run of the folder
-    ``state`` that measured them, by default the last one of this pipeline there. ``markets`` is their number, ``certainty`` how
-    sure the plan must be, as a share.
+    ``pipeline``, ``arguments``, ``config`` and ``policy`` are as for :func:`run`; arguments may be missing. ``deadline`` is a
+    duration from the start (``"8h"``) or a time with its zone. ``traces`` are recordings to draw markets from, each
+    ``"FILE"`` or ``"POOL=FILE"``; ``rate`` is how often a node is lost instead (``"10%/h"``). ``durations`` is a file, or a
+    run of the folder ``state`` that measured them, by default the last one of this pipeline there. ``markets`` is their
+    number, ``certainty`` how sure the plan must be, as a share.
 
     Raises :class:`InputError` for anything wrong.
     """
@@ -110,9 +112,11 @@ def plan(  # noqa: PLR0913 (each is a separate option)
         raise InputError(str(error).removeprefix("--")) from error
     compiled = load(Path(pipeline)) if isinstance(pipeline, str | Path) else compile_function(pipeline)
     named = None if durations is None else str(durations)
-    known = known_durations(named, Path(state), compiled.pipeline, option="durations")
-    policy = {} if deadline is None else {"deadline": deadline}
-    options = PlanOptions(arguments=dict(arguments or {}), config=config_option(config), policy=policy)
+    known = known_durations(
+        named, nearest_state() if state is None else Path(state), compiled.pipeline, option="durations"
+    )
+    layer = dict(policy or {}) | ({} if deadline is None else {"deadline": deadline})
+    options = PlanOptions(arguments=dict(arguments or {}), config=config_option(config), policy=layer)
     planned = plan_run(compiled, options, partly=True)
     name = str(pipeline) if isinstance(pipeline, str | Path) else planned.stored.plan.graph.name
     seconds = deadline_of(planned, time.time())

@@ -180,6 +180,18 @@ def test_rates_of_nothing_and_of_everything_can_be_planned(pipeline: Path, rate:
     assert plan(pipeline, "--rate", rate)["policies"]
 
 
+def test_the_mean_time_between_interruptions_is_a_rate_and_is_in_the_command_to_run(pipeline: Path) -> None:
+    every, rate = plan(pipeline, "--interrupt-every", "6h"), plan(pipeline, "--rate", "0.166666667/h")
+    assert [policy["cost"] for policy in every["policies"]] == [policy["cost"] for policy in rate["policies"]]
+    assert "--interrupt-every 6h" in every["command"]
+
+
+def test_a_policy_of_the_command_line_is_planned_and_is_in_the_command_to_run(pipeline: Path) -> None:
+    found = plan(pipeline, "--policy", "spot=require", "--policy", "interruptions.max=7")
+    assert [policy["name"] for policy in found["policies"]] == ["spot"]
+    assert "--policy spot=require --policy interruptions.max=7" in found["command"]
+
+
 def test_a_rate_without_its_percent_sign_is_questioned_in_text_and_json(pipeline: Path) -> None:
     [question] = [each for each in plan(pipeline, "--rate", "10")["warnings"] if "a rate of" in each]
     assert "spot lasts 6m00s on average, and load, train take longer than that" in question
@@ -331,6 +343,12 @@ def test_the_prices_of_a_comparison_are_those_of_the_configuration(trace: Path, 
     [
         ([], "expected a PIPELINE, or --trace"),
         (["--trace", "TRACE", "--rate", "10%/h"], "--rate belongs to the plan of a pipeline"),
+        (["--trace", "TRACE", "--interrupt-every", "20s"], "--interrupt-every belongs to the plan of a pipeline"),
+        (["--trace", "TRACE", "--policy", "spot=never"], "--policy spot=never: expected one of on-demand, greedy"),
+        (["PIPELINE", "--policy", "greedy"], "'greedy': expected FIELD=VALUE, for example spot=never"),
+        (["PIPELINE", "--interrupt-every", "20s", "--rate", "10%/h"], "--rate and --interrupt-every both say how spot"),
+        (["PIPELINE", "--interrupt-every", "20s", "--trace", "TRACE"], "--trace and --interrupt-every both say how"),
+        (["PIPELINE", "--interrupt-every", "0s"], "--interrupt-every 0s: expected a duration above 0, for example 20s"),
         (["--trace", "TRACE", "--prices", "3"], "--prices '3': expected two prices"),
         (["--trace", "TRACE", "--prices", "1,,3"], "--prices '1,,3': expected two prices"),
         (["--trace", "TRACE", "--prices", "1,2,3"], "--prices '1,2,3': several prices of spot need --pools together"),

@@ -254,3 +254,28 @@ def test_nothing_is_written_outside_the_state_folder(project: Project) -> None:
     after = {path for path in project.folder.rglob("*") if not path.name.endswith((".out", ".err"))}
     assert {path.relative_to(project.folder).parts[0] for path in after - before} == {".spotwright"}
     assert (project.state / ".gitignore").read_text() == "*\n"
+
+
+def test_commands_in_a_subfolder_use_the_state_folder_of_the_project(project: Project) -> None:
+    sub = Project(project.folder / "sub", {"HOME": str(project.folder / "home")})
+    path = project.pipeline({"one": step(adds_one, {"number": 1})})
+    assert project.run(path).code == 0
+
+    assert [line["run"] for line in sub.here("runs", "--json").json()] == ["r"]
+    for command in (["show", "r"], ["logs", "r"], ["report", "r"], ["plan", str(path)], ["prune", "--dry-run"]):
+        assert sub.here(*command).code == 0, command
+    assert "nothing to do" in sub.spotwright("resume", "last").out
+    second = sub.run(path, name="second")
+    assert second.code == 0
+    assert f"using {project.state}: there is no .spotwright in {sub.folder}\n" in second.err
+    assert [line["run"] for line in project.here("runs", "--json").json()] == ["r", "second"]
+    assert not sub.state.exists()
+    assert project.show("second")["tasks"]["one"]["cached_from"] == {"run": "r", "task": "one"}
+
+
+def test_a_run_that_is_missing_is_told_with_every_folder_that_was_searched(project: Project) -> None:
+    for command in (["show", "last"], ["logs", "last"], ["report", "last"], ["resume", "last"], ["cancel", "last"]):
+        assert f"there is no .spotwright in {project.folder}" in project.here(*command).err, command
+    assert f"no runs yet: there is no .spotwright in {project.folder}" in project.here("runs").out
+    project.state.mkdir()
+    assert project.here("runs").out == f"no runs yet: the state folder is {project.state}\n"

@@ -102,9 +102,7 @@ def test_every_variable_of_an_attempt_is_documented() -> None:
     pool = Pool("spot", Capacity.SPOT, simulate=Simulate(interrupt_every=60))
     found = {**_environment("/attempt", "/checkpoint", "run", "task", 1), **_expectations(pool, 30, 1)}
 
-    assert (
-        named((ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8"), table=True) >= found.keys()
-    )
+    assert named(made("reference/environment.md"), table=True) >= found.keys()
 
 
 def test_every_key_of_the_json_is_documented() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.e2e.building import Of, Step, step
-from tests.e2e.inside import alone, note, raise_file, say, until
+from tests.e2e.inside import PLAYGROUND, alone, note, raise_file, say, until
 from tests.e2e.project import Project, eventually
 from tests.sampling import every, only
 
@@ -161,3 +161,23 @@ def test_the_result_of_an_attempt_that_a_resume_started_is_used_by_later_runs(pr
     assert project.spotwright("resume", "first").code == 0
     assert project.run(path, name="later").code == 0
     assert project.show("later")["tasks"]["it"]["cached_from"] == {"run": "first", "task": "it"}
+
+
+def succeeds_later(number: int) -> int:
+    if not (PLAYGROUND / "repaired").exists():
+        raise RuntimeError("not yet")
+    return number + 1
+
+
+def test_the_result_of_a_task_that_failed_before_its_run_was_resumed_is_used_by_later_runs(project: Project) -> None:
+    path = project.pipeline(
+        {"it": step(succeeds_later, {"number": 1}), "next": step(adds_one, {"number": Of("it")})}
+    )
+    assert project.run(path, name="first").code == 1
+    project.raise_file("repaired")
+    assert project.spotwright("resume", "first").code == 0
+    assert project.run(path, name="later").code == 0
+    later = project.show("later")["tasks"]
+    assert {name: later[name]["cached_from"]["run"] for name in later} == {"it": "first", "next": "first"}
+    assert project.show("first")["tasks"]["it"]["cached_from"] is None
+    assert {line["run"]: line["cached"] for line in project.here("runs", "--json").json()} == {"first": 0, "later": 2}

@@ -292,3 +292,53 @@ def test_with_write_files_are_placed_python_is_planned_and_the_tools_say_that_th
     assert "tolerations" in (project / "other.yaml").read_text() or "affinity" in (project / "other.yaml").read_text()
     assert plan.document["pipeline"] == "nightly"
     assert {name for name, reads in listed(project, "--write").items() if not reads} == {"place_in_files", "cancel"}
+
+
+WAITING = """
+from kfp import dsl
+
+@dsl.component
+def waits():
+    import time
+    print("begun", flush=True)
+    time.sleep(600)
+
+@dsl.pipeline(name="waiting")
+def waiting():
+    waits()
+"""
+
+
+def test_with_write_a_client_cancels_a_run_and_its_processes_end(tmp_path: Path) -> None:
+    (tmp_path / "waiting.py").write_text(WAITING, encoding="utf-8")
+    (tmp_path / "spotwright.yaml").write_text(CONFIG, encoding="utf-8")
+    state = tmp_path / ".spotwright"
+    run = spot.run(tmp_path / "waiting.py", name="waiting", state=state, wait=False, progress=False)
+    try:
+        until = time.monotonic() + 60
+        while "begun" not in run.logs() and time.monotonic() < until:
+            time.sleep(0.1)
+        other, canceled, shown = ask(
+            tmp_path,
+            ("cancel", {"run": "other"}),
+            ("cancel", {"run": "waiting"}),
+            ("run", {"run": "waiting", "task": "waits"}),
+            options=["--write"],
+        )
+    finally:
+        if run.status == "running":
+            run.cancel()
+
+    assert other.refusal.startswith("no run 'other' in")
+    assert (canceled.document["run"], canceled.document["status"]) == ("waiting", "cancelled")
+    assert [each["cause"] for each in shown.document["tasks"][0]["attempts"]] == ["cancelled"]
+    assert run.wait().status == "cancelled"
+    assert not [each for each in Path("/proc").glob("[0-9]*/cwd") if is_below(each, tmp_path)]
+
+
+def is_below(link: Path, folder: Path) -> bool:
+    """Whether the folder in which a process is lies in this one; a process that has ended is nowhere."""
+    try:
+        return link.readlink().is_relative_to(folder)
+    except OSError:
+        return False

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, a_policy, a_pool
 
+from spotwright.clouds.providers import built_in_pools
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term, Toleration
@@ -117,6 +118,13 @@ def test_pools_that_do_not_say_whether_they_have_the_gpus_of_the_work_are_named(
     with_gpu = ladder(*pools, work=PodRequirements({"nvidia.com/gpu": 1}))
     said = f"it asks for nvidia.com/gpu, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have that"
     assert [text.split(":")[0] for text in with_gpu.warnings("train")] == [said]
+    assert not ladder(*pools, work=PodRequirements({"cpu": 1000})).unstated
+
+
+def test_that_the_built_in_pools_only_simulate_the_gpus_of_the_work_is_said() -> None:
+    pools = built_in_pools().values()
+    said = ladder(*pools, work=PodRequirements({"nvidia.com/gpu": 1})).unstated
+    assert said.startswith("it asks for nvidia.com/gpu, and the built-in pools have none: they simulate it")
     assert not ladder(*pools, work=PodRequirements({"cpu": 1000})).unstated
 
 

@@ -15,7 +15,7 @@ from spotwright.cli.cluster import Place, open_cluster, open_run, place_options
 from spotwright.cli.options import json_option, state_option
 from spotwright.errors import InputError, SpotwrightError
 from spotwright.records.reader import ENVIRONMENT, AttemptLog, RunReader, follow_logs, list_logs, require_tasks
-from spotwright.records.state_folder import StateFolder
+from spotwright.records.state_folder import StateFolder, missing_folder
 from spotwright.runs.bodies import is_alive
 from spotwright.views.run_json import only_tasks, run_view, summary
 from spotwright.views.run_text import left_out_lines, runs_text, show_text
@@ -41,10 +41,15 @@ def runs(place: Place, archived: bool, as_json: bool) -> int:
     summaries, problems, left_out = _archived(place) if archived else _summaries(place)
     for problem in problems:
         say(f"spotwright: {problem}", err=True)
-    say(json.dumps(summaries) if as_json else runs_text(summaries))
+    where = "" if place.cluster else _place_of_no_runs(place.state)
+    say(json.dumps(summaries) if as_json else runs_text(summaries, where))
     if left_out and not as_json:
         say("\n".join(["", *left_out_lines(left_out)]))
     return SUCCEEDED
+
+
+def _place_of_no_runs(state: Path) -> str:
+    return f"the state folder is {state.absolute()}" if state.exists() else missing_folder(state)
 
 
 def _archived(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:

@@ -10,6 +10,7 @@ import click
 from spotwright.cli import SUCCEEDED, needs_extra, say
 from spotwright.cli.options import state_option
 from spotwright.errors import InputError
+from spotwright.records.state_folder import nearest_state
 
 __all__ = ["mcp"]
 
@@ -41,5 +42,7 @@ def mcp(project: Path, state: Path, write: bool) -> int:
         raise InputError(f"--project {project}: folder not found")
     if sys.stdin.isatty():
         say("spotwright mcp: waiting for a client on standard input; Ctrl-C ends it", err=True)
+    if click.get_current_context().get_parameter_source("state") is click.core.ParameterSource.DEFAULT:
+        state = nearest_state(folder)
     serve(Project(folder, (folder / state).resolve(), write))
     return SUCCEEDED

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import yaml
 
+from spotwright.cli import say
 from spotwright.errors import InputError
 from spotwright.model.quantities import parse_duration
-from spotwright.runs.run_options import CONTAINER_MODES, DEFAULT_STATE
+from spotwright.records.state_folder import STATE_NAME, nearest_state
+from spotwright.runs.run_options import CONTAINER_MODES
 
 if TYPE_CHECKING:
     from spotwright.notices.agent import Address
@@ -28,14 +30,17 @@ __all__ = [
     "arguments_option",
     "config_option",
     "containers_option",
+    "interrupt_every_option",
     "json_option",
     "kfp_options",
     "parse_arguments",
     "pipeline_option",
     "pipeline_options",
     "policy_of",
+    "policy_option",
     "replace_file",
     "replace_files",
+    "say_where",
     "state_option",
 ]
 
@@ -80,9 +85,19 @@ class Duration(_FloatType):
 def state_option(command: _Command) -> _Command:
     """``--state FOLDER``."""
     return click.option(
-        "--state", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_STATE, show_default=True,
-        envvar="SPOTWRIGHT_STATE", metavar="FOLDER", help="The state folder, which keeps all runs.",
+        "--state", type=click.Path(path_type=Path, file_okay=False), default=nearest_state, show_default=False,
+        envvar="SPOTWRIGHT_STATE", metavar="FOLDER",
+        help=f"The state folder, which keeps all runs.  [default: {STATE_NAME} here, else the nearest one above]",
     )(command)  # fmt: skip
+
+
+def say_where(state: Path) -> None:
+    """Say on the error output which state folder a command is about to change, where it was found above the current one."""
+    if state.is_absolute() and click.get_current_context().get_parameter_source("state") is _DEFAULT:
+        say(f"using {state}: there is no {STATE_NAME} in {Path.cwd()}", err=True)
+
+
+_DEFAULT = click.core.ParameterSource.DEFAULT
 
 
 def json_option(command: _Command) -> _Command:
@@ -117,6 +132,21 @@ def containers_option(command: _Command) -> _Command:
     return click.option(
         "--containers", type=click.Choice(CONTAINER_MODES), default="auto", show_default=True,
         help="The runtime of container components. auto: podman, else docker; host: processes of this machine.",
+    )(command)  # fmt: skip
+
+
+def policy_option(
+    more: str = "", metavar: str = "FIELD=VALUE", name: str = "policy_texts"
+) -> Callable[[_Command], _Command]:
+    """``--policy FIELD=VALUE``, repeatable; :func:`policy_of` parses the texts. ``more``: a sentence more for the help."""
+    help_text = "A policy field for every task, such as spot=never or interruptions.max=3; overrides all other sources."
+    return click.option("--policy", name, metavar=metavar, multiple=True, help=f"{help_text}{more}")
+
+
+def interrupt_every_option(command: _Command) -> _Command:
+    """``--interrupt-every DURATION``."""
+    return click.option(
+        "--interrupt-every", type=Duration(), help="Interrupt spot nodes, on average this often."
     )(command)  # fmt: skip
 
 
@@ -159,6 +189,7 @@ def pipeline_options(*own_options: Callable[[_Command], _Command]) -> Callable[[
             **own: Any,
         ) -> Any:
             arguments = parse_arguments(argument_texts)
+            say_where(state)
             shared = PipelineOptions(pipeline_name, arguments, config, containers, seed, state, as_json)
             return command(shared, **own)
 
@@ -192,9 +223,9 @@ class WithUserCommand(click.Command):
             raise
 
     def _command_meant(self, ctx: click.Context, args: Sequence[str], error: click.UsageError) -> str:
-        """Say how a command is given, if the words are a program or script with its own options instead of a pipeline.
+        """Say how a command or a task is given, if the words are a program with its own options, or a pipeline and a task.
 
-        Empty where they are not.
+        Empty where they are neither.
         """
         import shlex  # here: few command lines need them
         import shutil
@@ -208,6 +239,11 @@ class WithUserCommand(click.Command):
                 own.pop(len(own) - 1 - own[::-1].index(word))
             command = ["python", *beside]
             reason = f"{error.format_message().rstrip('.')}; arguments of a script come after -- with it"
+        elif len(beside) == 2 and Path(beside[0]).is_file() and any(option.name == "task" for option in self.params):
+            own = list(args)
+            at = len(own) - 1 - own[::-1].index(beside[1])
+            own[at:at] = ["--task"]
+            return f"name a task with --task: {shlex.join([*ctx.command_path.split(), *own])}"
         else:
             command = self._words_of_others(ctx, args, interspersed=False)
             if not command or shutil.which(command[0]) is None:

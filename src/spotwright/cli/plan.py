@@ -25,13 +25,16 @@ from spotwright.cli.options import (
     arguments_option,
     config_option,
     containers_option,
+    interrupt_every_option,
     json_option,
     parse_arguments,
     pipeline_option,
+    policy_of,
+    policy_option,
     state_option,
 )
 from spotwright.errors import InputError
-from spotwright.model.quantities import parse_duration, parse_price
+from spotwright.model.quantities import format_duration, parse_duration, parse_price
 
 if TYPE_CHECKING:
     from spotwright.forecast.forecast import Forecast
@@ -62,6 +65,7 @@ __all__ = ["JobOptions", "compare_policies", "plan"]
     metavar="RATE",
     help="Draw markets in which a node of spot is lost so often: 10%/h.  [default: as shipped]",
 )
+@interrupt_every_option
 @click.option(
     "--durations",
     metavar="RUN|FILE",
@@ -82,13 +86,7 @@ __all__ = ["JobOptions", "compare_policies", "plan"]
 )
 @click.option("--certainty", default="99%", show_default=True, metavar="SHARE", help="How sure the plan must be.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same markets.")
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    metavar="NAME",
-    help="Without a pipeline: compare this policy. May be repeated.  [default: all]",
-)
+@policy_option(" Without a pipeline: a policy to compare, by its name.  [default: all]", "FIELD=VALUE|NAME", "policies")
 @click.option("--work", type=Duration(), default="48h", show_default=True, help="Without a pipeline: the job's work.")
 @click.option(
     "--changeover",
@@ -126,6 +124,7 @@ def plan(
     deadline: str | None,
     traces: tuple[str, ...],
     rate: str | None,
+    interrupt_every: float | None,
     durations: str | None,
     picture: Path | None,
     markets: int | None,
@@ -144,21 +143,21 @@ def plan(
     """Plan a run of PIPELINE: its cost and its end, policy by policy, over many markets, before anything is paid.
 
     Pools, prices and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. No task is
-    run, and --containers is for the command that is printed; a PIPELINE in Python is imported, with the code at its
-    top level, and a plain script is refused.
+    run, and --containers is for the command that is printed. --interrupt-every is --rate as a mean time. A PIPELINE in
+    Python is imported, with the code at its top level, and a plain script is refused.
 
     Without PIPELINE, compare policies for one job with a deadline on the recordings that --trace names.
     """
     if seed < 0:
         raise InputError(f"--seed {seed}: expected a whole number from 0")
     if pipeline_file is None:
-        _only_with(("argument_texts", "durations", "rate", "picture", "pipeline_name", "containers"))
+        _only_with(("argument_texts", "durations", "rate", "interrupt_every", "picture", "pipeline_name", "containers"))
         if not traces:
             raise click.UsageError("expected a PIPELINE, or --trace with a recording to compare policies on")
         part = 0.0 if fit is None else read_share("--fit", fit)
         job = JobOptions(policies, work, changeover, deadline, prices, pools, part, markets, seed, config)
         return compare_policies(traces, job, as_json=as_json)
-    _only_without(("policies", "work", "changeover", "prices", "pools", "fit"))
+    _only_without(("work", "changeover", "prices", "pools", "fit"))
     if picture is not None:
         _check_picture(picture)
     with importing():
@@ -168,11 +167,11 @@ def plan(
         from spotwright.runs.run_options import PlanOptions
     from spotwright.kfp.loader import load
 
-    source = spot_source(traces, rate)
+    policy = policy_of(policies if deadline is None else (*policies, f"deadline={deadline}"))
+    source = spot_source(traces, _rate(rate, interrupt_every, traces))
     share = read_share("--certainty", certainty)
     compiled = load(pipeline_file, pipeline=pipeline_name)
     known = known_durations(durations, state, compiled.pipeline)
-    policy = {} if deadline is None else {"deadline": deadline}
     options = PlanOptions(arguments=parse_arguments(argument_texts), textual=True, config=config, policy=policy)
     planned = plan_run(compiled, options, partly=True)
     seconds = deadline_of(planned, time.time())
@@ -182,9 +181,23 @@ def plan(
         _draw(forecast, picture)
     configured = None if config is None else str(config)
     chosen = containers if _given(["containers"]) else None
-    words = pipeline_words(str(pipeline_file), argument_texts, name=pipeline_name, config=configured, containers=chosen)
+    every = None if interrupt_every is None else format_duration(interrupt_every)
+    given = [*(("--policy", text) for text in policies), ("--interrupt-every", every), ("--containers", chosen)]
+    words = pipeline_words(str(pipeline_file), argument_texts, name=pipeline_name, config=configured, more=given)
     _print(forecast, words, as_json=as_json)
     return SUCCEEDED
+
+
+def _rate(rate: str | None, interrupt_every: float | None, traces: Sequence[str]) -> str | None:
+    """The losses an hour, as :func:`spot_source` reads them, also where they are given as the time between two."""
+    if interrupt_every is None:
+        return rate
+    if rate is not None or traces:
+        other = "--trace" if traces else "--rate"
+        raise InputError(f"{other} and --interrupt-every both say how spot comes and goes: name one of them")
+    if interrupt_every <= 0:
+        raise InputError(f"--interrupt-every {interrupt_every:g}s: expected a duration above 0, for example 20s")
+    return f"{3600 / interrupt_every:.9f}/h"
 
 
 def _check_picture(path: Path) -> None:

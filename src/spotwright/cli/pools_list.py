@@ -105,6 +105,7 @@ def _description(pool: Pool, price: str, config: Config) -> list[str]:
     if pool.max_price is not None:
         lines.append(f"  at most  {format_money(pool.max_price)} {config.currency}/h")
     if config.note:
+        lines.append("  note   GPUs and other devices are simulated: an attempt gets those of this machine")
         return [*lines, "  label  every provider's, so that each selector of a pipeline fits"]
     lines += [f"  label  {key}={value}" for key, value in providers.labels(pool).items()]
     lines += list(_zones(pool))

@@ -14,7 +14,7 @@ import click
 
 from spotwright.cli import FAILED, SUCCEEDED, say
 from spotwright.cli.cluster import Place, open_cluster, place_options
-from spotwright.cli.options import Duration, json_option
+from spotwright.cli.options import Duration, json_option, say_where
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
 from spotwright.records.trash import Item, Sort
@@ -194,6 +194,7 @@ def _of_folder(place: Place, older_than: float | None, keep: Sequence[str], keep
     require_platform()
     from spotwright.runs import pruning
 
+    say_where(place.state)
     folder = StateFolder.existing(place.state)
     named = frozenset(folder.find(name).name for name in keep)
     options = pruning.PruneOptions(older_than, named, keep_last)

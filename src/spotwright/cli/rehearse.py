@@ -10,7 +10,14 @@ from typing import TextIO
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED, importing, say
-from spotwright.cli.options import Duration, PipelineOptions, WithUserCommand, pipeline_options
+from spotwright.cli.options import (
+    Duration,
+    PipelineOptions,
+    WithUserCommand,
+    pipeline_options,
+    policy_of,
+    policy_option,
+)
 from spotwright.errors import InputError
 from spotwright.runs.bodies import require_platform
 from spotwright.views.text import fitted
@@ -21,6 +28,7 @@ __all__ = ["rehearse"]
 @click.command(cls=WithUserCommand, options_metavar="[OPTIONS]")
 @click.argument("pipeline_file", metavar="[PIPELINE] [-- COMMAND...]", required=False, type=click.Path(path_type=Path))
 @pipeline_options(
+    policy_option(),
     click.option("--task", metavar="PATH", help="One task of the pipeline.  [default: every task]"),
     click.option(
         "--keep", metavar="PATH", multiple=True, help="A path that outlives an attempt, such as a mounted volume."
@@ -71,6 +79,7 @@ def rehearse(
     ctx: click.Context,
     shared: PipelineOptions,
     pipeline_file: Path | None,
+    policy_texts: tuple[str, ...],
     task: str | None,
     keep: tuple[str, ...],
     outputs: tuple[str, ...],
@@ -100,7 +109,7 @@ def rehearse(
         pipeline=pipeline_file, command=ctx.meta.get("command", ()), pipeline_name=shared.pipeline_name, task=task,
         arguments=shared.arguments, config=shared.config, containers=shared.containers, outputs=outputs, keep=keep,
         stdout=stdout, seed=shared.seed, interruptions=interruptions, tolerance=tolerance, compare=compare, notice=notice,
-        budget=budget, ranks=ranks, state=shared.state,
+        budget=budget, ranks=ranks, state=shared.state, policy=policy_of(policy_texts),
     )  # fmt: skip
     if junit is not None:
         _write(junit, "")  # a rehearsal takes long, so a file that cannot be written is reported first

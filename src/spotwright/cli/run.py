@@ -14,14 +14,15 @@ import click
 
 from spotwright.cli import cluster_extra, importing
 from spotwright.cli.options import (
-    Duration,
     KfpOptions,
     PipelineOptions,
     WithUserCommand,
+    interrupt_every_option,
     json_option,
     kfp_options,
     pipeline_options,
     policy_of,
+    policy_option,
     state_option,
 )
 from spotwright.errors import InputError, PipelineError
@@ -60,13 +61,7 @@ def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Itera
 @click.command(cls=WithUserCommand, options_metavar="[OPTIONS]")
 @click.argument("pipeline_file", metavar="[PIPELINE] [-- COMMAND...]", required=False, type=click.Path(path_type=Path))
 @pipeline_options(
-    click.option(
-        "--policy",
-        "policy_texts",
-        metavar="FIELD=VALUE",
-        multiple=True,
-        help="A policy field for every task, such as spot=never or interruptions.max=3; overrides all other sources.",
-    ),
+    policy_option(),
     click.option(
         "--deadline",
         metavar="TIME",
@@ -81,7 +76,7 @@ def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Itera
         show_default=True,
         help="Reuse earlier results. auto: unless nodes are interrupted.",
     ),
-    click.option("--interrupt-every", type=Duration(), help="Interrupt spot nodes, on average this often."),
+    interrupt_every_option,
     click.option(
         "--time-scale",
         type=float,

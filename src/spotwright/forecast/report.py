@@ -142,11 +142,13 @@ def pipeline_words(
     *,
     name: str | None = None,
     config: str | None = None,
-    containers: str | None = None,
+    more: Sequence[tuple[str, str | None]] = (),
 ) -> str:
-    """A pipeline as a command line names it: its file with the arguments (``NAME=VALUE``) and the options of the plan."""
-    given = [("--pipeline", name), *(("--arg", text) for text in arguments), ("--config", config)]
-    given += [("--containers", containers)]
+    """A pipeline as a command line names it: its file with the arguments (``NAME=VALUE``) and the options of the plan.
+
+    ``more`` are options that ``run`` has too; one whose value is None is left out.
+    """
+    given = [("--pipeline", name), *(("--arg", text) for text in arguments), ("--config", config), *more]
     return shlex.join([pipeline, *(word for option, value in given if value is not None for word in (option, value))])
 
 

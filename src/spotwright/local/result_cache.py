@@ -46,9 +46,12 @@ class ResultCache:
         )
 
     def keep(self, state: RunState, task: TaskState) -> None:
-        """Keep the result of a task that succeeded, if it was looked up before, also by an earlier engine of the run."""
+        """Keep the result of a task that succeeded, if the run and the task use the cache.
+
+        An attempt that a resume started was not looked up by this engine: it is the next one of a task that had attempts.
+        """
         key = self._fingerprints.pop(task.path, None)
-        if key is None and task.cache_asked:
+        if key is None and state.caching and task.plan.spec.caching:
             key = self._key(state, task)
         if key is not None and self.results is not None:
             result = {"parameters": task.parameters, "artifacts": task.artifacts, "run": self.run, "task": task.path}

@@ -29,6 +29,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,11 +39,24 @@ from urllib.parse import quote
 from spotwright.errors import InputError, StateError, UnknownRun
 from spotwright.regular_files import read_regular, require_regular
 
-__all__ = ["LARGEST_FILE", "LAYOUT", "Cache", "RunFolder", "StateFolder", "write_atomically"]
+__all__ = [
+    "LARGEST_FILE",
+    "LAYOUT",
+    "STATE_NAME",
+    "Cache",
+    "RunFolder",
+    "StateFolder",
+    "missing_folder",
+    "nearest_state",
+    "write_atomically",
+]
 
 
 LAYOUT = 1
 """The version of the layout, as the file ``format`` gives it."""
+
+STATE_NAME = ".spotwright"
+"""The name of a project's state folder."""
 
 LARGEST_FILE = 64_000_000
 """Bytes that a JSON file of a state folder may have: the plan of a run of 10,000 tasks has a quarter of them."""
@@ -280,9 +294,81 @@ class StateFolder:
         if matches:
             names = ", ".join(run.name for run in matches[-5:])
             raise UnknownRun(f"{name!r} is the beginning of several runs: {names}")
+        if not self.path.exists():
+            raise UnknownRun(f"no run {name!r}: {missing_folder(self.path)}; --state names another folder")
         newest = ", ".join(run.name for run in runs[-3:])
         hint = f"the newest are {newest}" if newest else "none exists yet"
         raise UnknownRun(f"no run {name!r} in {self.path.absolute()}: {hint}; --state names another folder")
+
+
+def nearest_state(start: Path | None = None) -> Path:
+    """Return the state folder of a command without ``--state``: to write into and to read from.
+
+    It is ``.spotwright`` in the folder ``start`` (default: the current one), else the nearest above it, as Git finds ``.git``,
+    else the one that ``start`` does not have yet. ``run`` uses the one above too: with a folder of its own for each subfolder,
+    ``show`` would miss runs, and results of one project would not be reused in it.
+
+    A folder above counts only if it holds runs and belongs to the user, so that a command never writes to another user's. The
+    search ends at the root of the repository, and below the home folder, where a first try would otherwise receive the runs of
+    every project; it also ends at a folder that others may write to, at one that another user owns, at another file system, and
+    at a state folder, so that a command which an attempt starts does not write among the runs of its engine.
+    """
+    here = Path.cwd() if start is None else start.absolute()
+    own = Path(STATE_NAME) if start is None else start / STATE_NAME
+    if os.path.lexists(own):
+        return own
+    return next((folder / STATE_NAME for folder in _searched(here)[1:] if _holds_runs(folder / STATE_NAME)), own)
+
+
+def missing_folder(path: Path) -> str:
+    """The clause of a message for a state folder that does not exist: where it was looked for."""
+    path = path.absolute()
+    if path.name != STATE_NAME:
+        return f"there is no folder {path}"
+    found, searched = nearest_state(path.parent), _searched(path.parent)
+    if found != path:
+        return f"there is no {STATE_NAME} in {path.parent}; the nearest one above is {found}"
+    above = f" or in a folder above, up to {searched[-1]}" if len(searched) > 1 else ""
+    return f"there is no {STATE_NAME} in {path.parent}{above}"
+
+
+def _searched(here: Path) -> list[Path]:
+    """The folders in which :func:`nearest_state` looks, from ``here``, which is absolute, upwards."""
+    found, homes = [here], _homes()
+    for above in here.parents:
+        ends = found[-1].name == STATE_NAME or os.path.lexists(found[-1] / ".git")
+        if ends or homes & {found[-1], above} or not _may_be_trusted(above, here):
+            break
+        found.append(above)
+    return found
+
+
+def _homes() -> set[Path]:
+    """The home folder, as it is named and as it is found there; empty for a user without one."""
+    try:
+        return {Path.home(), Path.home().resolve()}
+    except RuntimeError:
+        return set()
+
+
+def _may_be_trusted(folder: Path, here: Path) -> bool:
+    """Whether a folder is the user's alone to write to, and on the file system of ``here``."""
+    try:
+        facts = folder.stat()
+        return not facts.st_mode & stat.S_IWOTH and _is_owned(facts) and facts.st_dev == here.stat().st_dev
+    except OSError:
+        return False
+
+
+def _holds_runs(folder: Path) -> bool:
+    try:
+        return _is_owned(folder.stat()) and (folder / "runs").is_dir()
+    except OSError:
+        return False
+
+
+def _is_owned(facts: os.stat_result) -> bool:
+    return sys.platform == "win32" or facts.st_uid == os.geteuid()
 
 
 def write_atomically(path: Path, content: str | Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.errors import StateError
+from spotwright.records.state_folder import nearest_state
 from spotwright.runs.run_options import ConfigSource, config_option
 from spotwright.runs.subprocess_rpc import answers, ask, stop
 from spotwright.visible_text import visible
@@ -180,15 +181,17 @@ def rehearse(  # noqa: PLR0913 (each is an option of its own)
     stdout: bool = False,
     folder: str | Path = ".",
     config: ConfigSource | None = None,
+    policy: Mapping[str, Any] | None = None,
     containers: str = "auto",
-    state: str | Path = ".spotwright",
+    state: str | Path | None = None,
     progress: bool = True,
 ) -> RehearsalReport:
     """Interrupt a step at its most vulnerable moments, before a provider does, and return the report.
 
     ``subject`` is a function with ``@dsl.pipeline``, the path of a .py or compiled YAML file, or a command as a list of words,
     which runs in copies of ``folder``. The options are those of ``spotwright rehearse``; ``notice`` and ``budget`` are in
-    seconds, ``config`` the path of a ``spotwright.yaml`` or a mapping in its shape.
+    seconds, ``config`` the path of a ``spotwright.yaml`` or a mapping in its shape, ``policy`` and ``state`` as for
+    :func:`run`.
 
     Raises :class:`InputError` for wrong input; nothing was executed then. A step that is not safe raises nothing: look at
     :attr:`RehearsalReport.safe`.
@@ -201,7 +204,8 @@ def rehearse(  # noqa: PLR0913 (each is an option of its own)
         "budget": budget, "ranks": ranks, "outputs": list(outputs), "keep": list(keep),
         "stdout": stdout, "folder": str(Path(folder).absolute()),
         "config": given if isinstance(given, Mapping) or given is None else str(given), "containers": containers,
-        "state": str(Path(state).absolute()),
+        "policy": dict(policy or {}),
+        "state": str((nearest_state() if state is None else Path(state)).absolute()),
     }  # fmt: skip
     process = ask("spotwright.rehearsal.process", request)
     try:

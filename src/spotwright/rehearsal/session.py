@@ -27,7 +27,7 @@ from spotwright.local.supervisor.private_folders import temporary_folder
 from spotwright.local.visible_paths import named_paths
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_bytes
-from spotwright.records.state_folder import LARGEST_FILE, StateFolder, write_atomically
+from spotwright.records.state_folder import LARGEST_FILE, STATE_NAME, StateFolder, write_atomically
 from spotwright.regular_files import read_regular
 from spotwright.rehearsal.output_comparison import load_compare_function
 from spotwright.rehearsal.persisted_paths import PersistedPaths, copy_path, size_of
@@ -42,7 +42,7 @@ from spotwright.rehearsal.workspaces import (
     Workspace,
 )
 from spotwright.runs.bodies import is_alive, this_process
-from spotwright.runs.run_options import DEFAULT_STATE, PlanOptions, RunOptions, new_name
+from spotwright.runs.run_options import PlanOptions, RunOptions, new_name
 from spotwright.runs.runner import Prepared, prepare
 
 __all__ = ["Rehearsal", "RehearsalOptions", "rehearse_steps", "run_rehearsal"]
@@ -108,6 +108,7 @@ class RehearsalOptions:
     task: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     config: Path | Mapping[str, Any] | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
     containers: str = "auto"
     outputs: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
@@ -119,7 +120,7 @@ class RehearsalOptions:
     notice: float | None = None
     budget: float | None = None
     ranks: int | None = None
-    state: Path = Path(DEFAULT_STATE)
+    state: Path = Path(STATE_NAME)
 
 
 def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehearsal:
@@ -281,7 +282,7 @@ def _prepare(
     """The prepared run, whose arguments name the copies of persisted paths, its workspace, and the task's path; empty: all."""
     if options.command:
         return *_prepare_command(options, folder, persisted), COMMAND_TASK
-    planning = PlanOptions(arguments=options.arguments, textual=True, config=options.config)
+    planning = PlanOptions(arguments=options.arguments, textual=True, config=options.config, policy=options.policy)
     prepared = prepare(compiled, planning, RunOptions(state=folder, containers=options.containers))
     task = "" if options.task is None else _find_task(prepared, options.task)
     arguments = persisted.replace_in(prepared.host.arguments)
@@ -302,7 +303,7 @@ def _prepare_command(
 ) -> tuple[Prepared, CommandWorkspace]:
     command = persisted.replace_in(options.command)
     compiled = compiled_command(command, options.outputs)
-    planning = PlanOptions(config=options.config, folder=options.folder, shared_config=True)
+    planning = PlanOptions(config=options.config, folder=options.folder, policy=options.policy, shared_config=True)
     prepared = prepare(compiled, planning, RunOptions(state=folder))
     workspace = CommandWorkspace(
         folder=options.folder.absolute(),

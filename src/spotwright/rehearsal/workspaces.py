@@ -79,6 +79,7 @@ _INITIAL_FILES = "copied.json"  # in an attempt's folder: the files that its wor
 
 _MAX_BYTES, _MAX_FILES = 2 << 30, 100_000  # of a working folder, which is copied for every attempt
 _LINKED = frozenset({".git", ".hg", ".venv", "venv", "node_modules"})  # commands do not write there: links suffice
+_ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")  # in a Python environment, whatever its name
 _NOT_COPIED = frozenset(
     {".spotwright", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"}
 )
@@ -190,7 +191,9 @@ class CommandWorkspace:
         size = count = 0
         for here, folders, files in os.walk(self.folder):
             folders[:] = [
-                name for name in folders if name not in _LINKED | _NOT_COPIED and Path(here, name) != self.state
+                name
+                for name in folders
+                if name not in _NOT_COPIED and not _is_linked(Path(here, name)) and Path(here, name) != self.state
             ]
             count += len(files)
             size += sum(os.lstat(Path(here, name)).st_size for name in files)
@@ -283,10 +286,14 @@ def _checkpoint(order: StartOrder) -> dict[Path, str]:
     return {Path(folder): SAVES} if folder.startswith("/") else {}
 
 
+def _is_linked(path: Path) -> bool:
+    return path.name in _LINKED or any((path / mark).exists() for mark in _ENVIRONMENT_MARKS)
+
+
 def _copy_folder(source: Path, target: Path, excluded: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for each in source.iterdir():
-        if each.name in _LINKED:
+        if _is_linked(each):
             (target / each.name).symlink_to(each)
         elif each.is_dir() and not each.is_symlink():
             if each.name not in _NOT_COPIED and each != excluded:

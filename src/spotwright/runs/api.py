@@ -21,9 +21,9 @@ from spotwright.kfp.commands import is_script
 from spotwright.kfp.loader import compile_function, load
 from spotwright.model.quantities import parse_duration
 from spotwright.records.reader import RunReader, list_logs
-from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.state_folder import RunFolder, StateFolder, nearest_state
 from spotwright.runs.bodies import is_alive, require_lasting, require_platform
-from spotwright.runs.run_options import DEFAULT_STATE, ConfigSource, PlanOptions, RunOptions, config_option
+from spotwright.runs.run_options import ConfigSource, PlanOptions, RunOptions, config_option
 from spotwright.runs.subprocess_rpc import answers, ask, stop
 from spotwright.views.account import Account, account
 from spotwright.views.notebook import Report, TaskTable, run_html
@@ -158,7 +158,7 @@ def run(  # noqa: PLR0913 (each is a separate option)
     time_scale: float = 1.0,
     cache: str | bool = "auto",
     containers: str = "auto",
-    state: str | Path = DEFAULT_STATE,
+    state: str | Path | None = None,
     name: str | None = None,
     policy: Mapping[str, Any] | None = None,
     wait: bool = True,
@@ -174,11 +174,13 @@ def run(  # noqa: PLR0913 (each is a separate option)
     ``cache`` says whether earlier results are reused: ``True`` or ``"on"``, ``False`` or ``"off"``, or ``"auto"``: unless nodes
     are interrupted.
     ``containers`` says what container components run in: ``"podman"``, ``"docker"``, the first of them that answers
-    (``"auto"``), or ``"host"``: as processes of this machine. With ``wait=False`` the call returns once the run has begun.
+    (``"auto"``), or ``"host"``: as processes of this machine. ``state`` is the state folder: by default ``.spotwright`` in the
+    current folder, else the nearest one above it. With ``wait=False`` the call returns once the run has begun.
 
     Raises :class:`InputError` for anything wrong before the run begins. A failing run does not raise: look at
     :attr:`Run.status`.
     """
+    state = nearest_state() if state is None else Path(state)
     if isinstance(pipeline, str | Path) and is_script(Path(pipeline)):
         require_lasting(Path.cwd())
     compiled = load(Path(pipeline), scripts=True) if isinstance(pipeline, str | Path) else compile_function(pipeline)
@@ -193,7 +195,7 @@ def run(  # noqa: PLR0913 (each is a separate option)
         time_scale=time_scale,
         cache=("on" if cache else "off") if isinstance(cache, bool) else cache,
         containers=containers,
-        state=Path(state).absolute(),
+        state=state.absolute(),
         name=name,
     )
     request = {
@@ -204,14 +206,17 @@ def run(  # noqa: PLR0913 (each is a separate option)
     }
     process = ask(_ENGINE, request)
     run_name = _listen(process, until_begun=not wait)
-    folder = StateFolder.existing(Path(state)).find(run_name)
+    folder = StateFolder.existing(state).find(run_name)
     started = Run(folder, process)
     return started.wait() if wait else started
 
 
-def open_run(name: str = "last", state: str | Path = DEFAULT_STATE) -> Run:
-    """An existing run by its name, a unique beginning of it, or ``last``. Raises :class:`UnknownRun`."""
-    return Run(StateFolder.existing(Path(state)).find(name))
+def open_run(name: str = "last", state: str | Path | None = None) -> Run:
+    """An existing run by its name, a unique beginning of it, or ``last``; ``state`` as for :func:`run`.
+
+    Raises :class:`UnknownRun`.
+    """
+    return Run(StateFolder.existing(nearest_state() if state is None else Path(state)).find(name))
 
 
 def _seconds(interrupt_every: str | float) -> float:

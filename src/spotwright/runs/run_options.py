@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.errors import InputError
+from spotwright.records.state_folder import STATE_NAME
 
 __all__ = [
     "CACHE_MODES",
     "CONTAINER_MODES",
-    "DEFAULT_STATE",
     "ConfigSource",
     "PlanOptions",
     "RunOptions",
@@ -27,9 +27,6 @@ __all__ = [
     "new_name",
 ]
 
-
-DEFAULT_STATE = ".spotwright"
-"""The default state folder, below the current folder."""
 
 CACHE_MODES = ("auto", "on", "off")
 """``auto``: use earlier results as KFP does, but not in a run whose nodes may be reclaimed, which shows what interruptions do."""
@@ -98,7 +95,7 @@ class RunOptions:
     time_scale: float = 1.0
     cache: str = "auto"
     containers: str = "auto"
-    state: Path = Path(DEFAULT_STATE)
+    state: Path = Path(STATE_NAME)
     name: str | None = None
     forecast: str = ""
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from spotwright.clouds import node_labels, providers
 from spotwright.clouds.node_signs import PLATFORM_TAINTS
 from spotwright.model.policy import Policy, Spot
-from spotwright.model.pools import Pool, Resources
+from spotwright.model.pools import Pool, PriceSource, Resources
 from spotwright.model.quantities import format_bytes
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Toleration
 
@@ -55,7 +55,7 @@ class Ladder:
 
     ``undecided``: the work's own conditions that only its run decides, so that some of the rungs may not fit then.
     ``tainted``: the pools that only their taint keeps from being a rung, if their capacity has no rung.
-    ``unstated``: a sentence on GPUs that the work asks for, and of which some of its pools do not say whether they have them.
+    ``unstated``: a sentence on GPUs that the work asks for, if its pools only simulate them, or do not say that they have any.
     """
 
     rungs: tuple[Rung, ...]
@@ -135,8 +135,13 @@ def build(work: PodRequirements, policy: Policy, pools: Mapping[str, Pool]) -> L
 
 
 def _unstated(work: PodRequirements, pools: Sequence[Pool]) -> str:
-    """The sentence where work asks for GPUs and pools say neither what their nodes offer nor which machine they are."""
+    """The sentence where work asks for GPUs that its pools simulate, or where they do not say whether their nodes have them."""
     asked = [name for name, amount in work.requests.items() if amount and has_accelerators({name: amount})]
+    if asked and any(pool.price_source is PriceSource.EXAMPLE for pool in pools):  # the built-in ones
+        return (
+            f"it asks for {', '.join(asked)}, and the built-in pools have none: they simulate it, at the price of a node "
+            "without; the code gets the devices of this machine. Name the pools of your cluster in spotwright.yaml"
+        )
     silent = [pool.name for pool in pools if pool.node is None and not pool.machine]
     if not asked or not silent:
         return ""

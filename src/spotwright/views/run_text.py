@@ -90,10 +90,10 @@ def summary_text(
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def runs_text(summaries: Sequence[Mapping[str, Any]]) -> str:
-    """A line per run, in the given order."""
+def runs_text(summaries: Sequence[Mapping[str, Any]], where: str = "") -> str:
+    """A line per run, in the given order; without runs ``where`` says which folder was read."""
     if not summaries:
-        return "no runs yet"
+        return f"no runs yet: {where}" if where else "no runs yet"
     headers = [
         "Run",
         "Status",
