@@ -1,6 +1,6 @@
-"""Live a script's attempts by the simplest means: start it, read its processor time, kill it, start it again in a new folder.
+"""Live a script's attempts by the simplest means: start it, read its processor time, kill it, start it in a new folder.
 
-It uses nothing of the package, so that the table of true verdicts rests on what happens. An attempt is process 1 of a pid namespace,
+It uses nothing of the package, so that the truth rests on what happens. An attempt is process 1 of a pid namespace,
 with its own host name, boot id, working folder, home and ``TMPDIR``, as in a new pod.
 """
 
@@ -15,7 +15,7 @@ import sqlite3
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -213,10 +213,7 @@ class Proof:
         try:
             life = self._watch(process, began, is_over, notice=notice, eager=eager)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            _wait_until_gone(process.pid)
+            _end(process)
         if self._truth.is_kept:
             (self._work / "kept").rename(self._folder / "kept")
         return life
@@ -230,10 +227,11 @@ class Proof:
         notice: bool,
         eager: bool,
     ) -> Life:
-        used, looked, grace = 0.0, 0.0, None
+        used, looked = 0.0, -1.0
+        grace: tuple[float, float] | None = None
         while True:
             seconds = time.monotonic() - began
-            if seconds - looked > 0.01 or not used:
+            if seconds - looked > 0.02:
                 used, looked = max(used, _cpu_of(process.pid)), seconds
             if (code := process.poll()) is not None:
                 return Life(code if code >= 0 else 128 - code, used, seconds)
@@ -244,10 +242,14 @@ class Proof:
             if grace is None and is_over(used, seconds):
                 if not notice:
                     return Life(None, used, seconds)
-                _terminate(process.pid)
+                for first in list(_below(process.pid))[
+                    1:2
+                ]:  # process 1 of the namespace, as a container's runtime does it
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(first, signal.SIGTERM)
                 grace = (self._used(used, seconds) + self._goal(0.1), seconds + self._limit / 4)
             if not eager:
-                time.sleep(0.003)
+                time.sleep(0.01)
 
     def _prepare(self) -> list[str]:
         for name in ("work", "home", "tmp"):
@@ -306,32 +308,30 @@ class Proof:
         return {str(path.relative_to(self._folder)): path.stat().st_size for path in paths if path.is_file()}
 
 
-def _stats(session: int) -> Iterator[Sequence[str]]:
-    """The fields of ``/proc/PID/stat`` from the state on, of each process of a session, after its pid."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with contextlib.suppress(OSError):
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == session:
-                    yield folder.name, *fields
+def _below(pid: int) -> Iterator[int]:
+    """A process and all below it. In a pid namespace an orphan becomes a child of process 1, so that none is missed."""
+    yield pid
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            for child in (thread / "children").read_text().split():
+                yield from _below(int(child))
 
 
-def _cpu_of(session: int) -> float:
-    """Processor seconds of the processes of a session, and of their children that have ended."""
-    return sum(sum(map(int, fields[12:16])) for fields in _stats(session)) / _TICKS
+def _cpu_of(pid: int) -> float:
+    """Processor seconds of a process and of all below it, also of those that have ended."""
+    ticks = 0
+    for each in _below(pid):
+        with contextlib.suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / _TICKS
 
 
-def _terminate(session: int) -> None:
-    """SIGTERM to process 1 of the namespace, as a container's runtime does."""
-    for pid, _, parent, *_ in _stats(session):
-        if int(parent) == session:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGTERM)
-
-
-def _wait_until_gone(session: int) -> None:
-    """Wait until the last process of a session has ended: the namespace ends with its process 1."""
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill process 1 of the namespace, with which all others go, and wait until they have."""
+    alive = list(_below(process.pid))
+    process.kill()
+    process.wait()
     deadline = time.monotonic() + 60
-    while any(fields[1] not in "ZX" for fields in _stats(session)):
-        assert time.monotonic() < deadline, f"session {session} does not end"
+    while any(Path(f"/proc/{pid}").exists() for pid in alive):
+        assert time.monotonic() < deadline, f"processes {alive} do not end"
         time.sleep(0.002)

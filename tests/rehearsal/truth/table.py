@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-__all__ = ["Truth", "Verdict", "read"]
+__all__ = ["Truth", "Verdict", "can_import", "path_with_this_python", "read"]
 
 _FOLDER = Path(__file__).parent
 
@@ -81,13 +83,19 @@ def read() -> Mapping[str, Truth]:
     return {name: _truth(name, line) for name, line in lines.items()}
 
 
+@functools.cache
+def can_import(module: str) -> bool:
+    """Whether a script can import a package: PyTorch may be installed and still lack a library of its own."""
+    return subprocess.run([sys.executable, "-c", f"import {module}"], check=False, capture_output=True).returncode == 0
+
+
 def path_with_this_python() -> str:
     """The ``PATH`` of a script: its ``python3`` is the interpreter that runs this."""
     return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def _truth(name: str, line: Mapping[str, Any]) -> Truth:
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in line.items()}
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in line.items()}
     fields["verdict"] = Verdict(fields["verdict"])
     fields["also"] = tuple(Verdict(each) for each in fields.get("also", ()))
     return Truth(name, **fields)

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.rehearsal.truth.lives import Proof, pod_prefix
-from tests.rehearsal.truth.table import Truth, Verdict, read
+from tests.rehearsal.truth.table import Truth, Verdict, can_import, read
 
 TABLE = read()
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -23,7 +22,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 def test_what_the_table_says_of_a_script_is_what_happens(truth: Truth, tmp_path: Path) -> None:
     if pod_prefix() is None:
         pytest.skip("users of this machine may not make mount namespaces")
-    if any(importlib.util.find_spec(name) is None for name in truth.modules):
+    if not all(map(can_import, truth.modules)):
         pytest.skip("needs the group `torch`: make torch")
     evidence = Proof(truth, tmp_path).evidence()
 
