@@ -64,6 +64,7 @@ class Result:
 def main() -> int:
     """Rehearse what was asked for. Exit code 1 when a verdict is wrong or differs between repeats."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     out = sys.stderr if options.json else sys.stdout
     results = []
     with _burners(options.load):
@@ -140,14 +141,20 @@ def _run(command: Sequence[str], folder: Path, patience: float) -> tuple[int | N
     try:
         text, errors = process.communicate(timeout=patience)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
+        return None, "", ""
+    finally:
+        _end(process)
+    return process.returncode, text, errors
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """SIGTERM ends a rehearsal and all that it started; SIGKILL if it has not ended after a minute."""
+    if process.poll() is None:
+        process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=60)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.communicate()
-        return None, "", ""
-    return process.returncode, text, errors
 
 
 @contextlib.contextmanager

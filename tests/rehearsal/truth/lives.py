@@ -180,9 +180,6 @@ class Proof:
                     return not path.exists()
                 case "made":
                     return path.exists()
-                case "mixed":
-                    content = path.read_bytes()
-                    return content[:64] != content[-64:]
                 case "lacks":
                     return any(not Path(each, path.name).exists() for each in path.parent.parent.glob(path.parent.name))
                 case "ahead":

@@ -1,7 +1,6 @@
-"""Overwrites its arrays in place and loads what is there, so that half of them are of one step and half of another."""
+"""Overwrites each of its arrays in place once it is trained: an interruption leaves some of one step and some of another."""
 
 import hashlib
-import json
 import os
 
 
@@ -10,20 +9,21 @@ def train(w, step):
 
 
 os.makedirs("kept", exist_ok=True)
-SIZE, PARTS = 262144, 16
+SIZE, PARTS = 65536, 16
 step, parts = 0, ["start"] * PARTS
-if os.path.exists("kept/arrays.bin"):
+if os.path.exists("kept/step"):
     step = int(open("kept/step").read())
     with open("kept/arrays.bin", "rb") as file:
         parts = [file.read(SIZE)[:64].decode() for _ in range(PARTS)]
-while step < 20:
-    step, parts = step + 1, [train(w, step) for w in parts]
-    with open("kept/step.tmp", "w") as file:
-        file.write(str(step))
-    os.replace("kept/step.tmp", "kept/step")
-    with open("kept/arrays.bin", "r+b" if os.path.exists("kept/arrays.bin") else "wb") as file:
-        for w in parts:
-            file.write(w.encode() * (SIZE // 64))
-            file.flush()
+with open("kept/arrays.bin", "r+b" if step else "wb", buffering=0) as file:
+    while step < 20:
+        file.seek(0)
+        for number in range(PARTS):
+            parts[number] = train(parts[number], step)
+            file.write(parts[number].encode() * (SIZE // 64))
+        step += 1
+        with open("kept/step.tmp", "w") as marker:
+            marker.write(str(step))
+        os.replace("kept/step.tmp", "kept/step")
 with open("model.json", "w") as file:
-    json.dump(parts, file)
+    file.write(" ".join(parts))
