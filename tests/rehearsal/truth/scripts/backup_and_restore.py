@@ -22,9 +22,10 @@ def load(folder):
 
 
 epoch, w = 0, "start"
-for folder in (BEFORE, BACKUP):
+for folder in (BACKUP, BEFORE):
     if os.path.exists(f"{folder}/training_metadata.json"):
         epoch, w = load(folder)
+        break
 while epoch < 20:
     epoch, w = epoch + 1, train(w, epoch)
     if os.path.exists(f"{BACKUP}/training_metadata.json"):

@@ -6,10 +6,11 @@ for stage in $(seq 1 12); do
     [ -f "kept/done/$stage" ] && continue
     python3 -S -c "
 import hashlib, sys
-before = open('kept/data').read() if int(sys.argv[1]) > 1 else 'start'
-open('kept/data.' + sys.argv[1], 'w').write(hashlib.pbkdf2_hmac('sha256', before.encode(), b'stage', 800_000).hex())
+stage = int(sys.argv[1])
+before = open(f'kept/data.{stage - 1}').read() if stage > 1 else 'start'
+open('kept/data.new', 'w').write(hashlib.pbkdf2_hmac('sha256', before.encode(), b'stage', 800_000).hex())
 " "$stage"
-    cp "kept/data.$stage" kept/data.new && mv kept/data.new kept/data
+    mv kept/data.new "kept/data.$stage"
     touch "kept/done/$stage"
 done
-cp kept/data model.json
+cp "kept/data.$stage" model.json
