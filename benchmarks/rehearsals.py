@@ -102,7 +102,7 @@ def _rehearse(truth: Truth, options: argparse.Namespace) -> Result:
         load, began = os.getloadavg()[0], time.monotonic()
         code, text, errors = _run([*command, "--", *truth.command], folder, options.patience)
         seconds = time.monotonic() - began
-    said, cause, named = _answer(code, text, errors, truth)
+        said, cause, named = _answer(code, text, errors, truth)
     with contextlib.suppress(ValueError):
         said = Verdict(_OLDER.get(said, said))
     verdict = said if isinstance(said, Verdict) else ""
@@ -111,18 +111,21 @@ def _rehearse(truth: Truth, options: argparse.Namespace) -> Result:
 
 
 def _answer(code: int | None, text: str, errors: str, truth: Truth) -> tuple[str, str, bool | None]:
-    """The verdict in its own words, the cause, and whether that names what it should."""
+    """The verdict in its own words, the cause, and whether the report names what it should outside its list of points."""
     if code is None:
         return "no verdict in time", "", None
     try:
-        (step,) = json.loads(text)["steps"]
+        result = json.loads(text)
     except ValueError:
         last = (errors.strip().splitlines() or ["no output"])[-1]
         return (Verdict.UNDECIDED if code == 2 else f"exit code {code}"), last, None
+    (step,) = result["steps"]
+    report = json.loads((Path(result["state"]) / "report.json").read_text(encoding="utf-8"))["text"]
+    lines = [line.strip() for line in report.splitlines() if not line.startswith("  . ")]
     keys = ("probable_cause", "undecided", "fails_undisturbed")
-    cause = "; ".join(str(step[key]) for key in keys if step.get(key))
-    evidence = cause + json.dumps([step.get(key) for key in ("lost_files", "unread", "not_passed_on")])
-    return step["verdict"], cause, any(word in evidence for word in truth.names) if truth.names else None
+    cause = "; ".join(str(step[key]) for key in keys if step.get(key)) or lines[-1]
+    is_named = any(word in line for word in truth.names for line in lines)
+    return step["verdict"], cause, is_named if truth.names else None
 
 
 def _run(command: Sequence[str], folder: Path, patience: float) -> tuple[int | None, str, str]:
