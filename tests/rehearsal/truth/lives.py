@@ -28,6 +28,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _SHARE = 1 / 3
 _LIVES = 5  # a step that resumes has ended by then: 1 / _SHARE + 2
 _OVER = 0.9  # of the work again: nothing was kept
+_ENDLESS = 30.0  # seconds of a processor; no script of the table has so much to do
 _SHORT = 0.3  # seconds; shorter work cannot be interrupted
 
 
@@ -66,7 +67,7 @@ class Proof:
         self._truth, self._folder = truth, folder
         self._number = 0
         self._work = folder / "work"
-        self._limit = 20.0
+        self._limit = 300.0
         self._base = 0.0
 
     def evidence(self) -> Evidence:
@@ -98,7 +99,7 @@ class Proof:
             self._forget()
             life = self._live(lambda *_: False)
             if life.hangs:
-                return Evidence(Verdict.UNDECIDED, f"does not end within {self._limit:g}s, undisturbed")
+                return Evidence(Verdict.UNDECIDED, f"does not end in {life.cpu:.0f}s of work, undisturbed")
             if life.code:
                 return Evidence(Verdict.UNDECIDED, f"exit code {life.code}, undisturbed")
             found.append((life, self._outputs(), self._file_sizes()))
@@ -232,7 +233,7 @@ class Proof:
                 used, looked = max(used, _cpu_of(process.pid)), seconds
             if (code := process.poll()) is not None:
                 return Life(code if code >= 0 else 128 - code, used, seconds)
-            if seconds > self._limit:
+            if seconds > self._limit or used > _ENDLESS:
                 return Life(None, used, seconds, hangs=True)
             if grace is not None and (self._used(used, seconds) > grace[0] or seconds > grace[1]):
                 return Life(None, used, seconds)

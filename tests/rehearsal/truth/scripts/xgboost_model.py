@@ -15,7 +15,7 @@ path, model, rounds = "kept/model.ubj", None, 0
 if os.path.exists(path):
     model = xgboost.Booster(model_file=path)
     rounds = model.num_boosted_rounds()
-while rounds < 200:
+while rounds < 400:
     model = xgboost.train(parameters, data, num_boost_round=10, xgb_model=model)
     rounds += 10
     model.save_model("kept/new.ubj")
