@@ -42,7 +42,10 @@ _BURN = "while True: pass"
 
 @dataclass(frozen=True)
 class Result:
-    """One rehearsal of one script. ``verdict`` is empty where there was none; ``said`` has the verdict's own words."""
+    """One rehearsal of one script. ``verdict`` is empty where there was none; ``said`` has the verdict's own words.
+
+    ``named`` is whether ``report``, without its points, has a word of what is to be mended; None where the table names none.
+    """
 
     name: str
     wanted: str
@@ -53,6 +56,7 @@ class Result:
     seconds: float
     load: float
     cause: str
+    report: str
 
     def __str__(self) -> str:
         mark = "right" if self.right else "WRONG"
@@ -102,30 +106,30 @@ def _rehearse(truth: Truth, options: argparse.Namespace) -> Result:
         load, began = os.getloadavg()[0], time.monotonic()
         code, text, errors = _run([*command, "--", *truth.command], folder, options.patience)
         seconds = time.monotonic() - began
-        said, cause, named = _answer(code, text, errors, truth)
+        said, cause, report = _answer(code, text, errors)
     with contextlib.suppress(ValueError):
         said = Verdict(_OLDER.get(said, said))
     verdict = said if isinstance(said, Verdict) else ""
     is_right = verdict in (truth.verdict, *truth.also)
-    return Result(truth.name, truth.verdict, verdict, is_right, said, named, seconds, load, cause)
+    lines = [line for line in report.splitlines() if not line.startswith("  . ")]
+    named = any(word in line for word in truth.names for line in lines) if truth.names else None
+    return Result(truth.name, truth.verdict, verdict, is_right, said, named, seconds, load, cause, report)
 
 
-def _answer(code: int | None, text: str, errors: str, truth: Truth) -> tuple[str, str, bool | None]:
-    """The verdict in its own words, the cause, and whether the report names what it should outside its list of points."""
+def _answer(code: int | None, text: str, errors: str) -> tuple[str, str, str]:
+    """The verdict in its own words, the cause, and the report."""
     if code is None:
-        return "no verdict in time", "", None
+        return "no verdict in time", "", ""
     try:
         result = json.loads(text)
     except ValueError:
         last = (errors.strip().splitlines() or ["no output"])[-1]
-        return (Verdict.UNDECIDED if code == 2 else f"exit code {code}"), last, None
+        return (Verdict.UNDECIDED if code == 2 else f"exit code {code}"), last, errors
     (step,) = result["steps"]
     report = json.loads((Path(result["state"]) / "report.json").read_text(encoding="utf-8"))["text"]
-    lines = [line.strip() for line in report.splitlines() if not line.startswith("  . ")]
     keys = ("probable_cause", "undecided", "fails_undisturbed")
-    cause = "; ".join(str(step[key]) for key in keys if step.get(key)) or lines[-1]
-    is_named = any(word in line for word in truth.names for line in lines)
-    return step["verdict"], cause, is_named if truth.names else None
+    cause = "; ".join(str(step[key]) for key in keys if step.get(key)) or report.splitlines()[-1].strip()
+    return step["verdict"], cause, report
 
 
 def _run(command: Sequence[str], folder: Path, patience: float) -> tuple[int | None, str, str]:
