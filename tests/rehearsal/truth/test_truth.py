@@ -17,7 +17,7 @@ TABLE = read()
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
-SAMPLE = {truth.verdict: name for name, truth in reversed(TABLE.items()) if not truth.modules}
+SAMPLE = {truth.verdict: name for name, truth in reversed(list(TABLE.items())) if not truth.modules}
 """The first script of each verdict: `make test-long`. All of them take an hour of two processors: `-m many`."""
 
 
