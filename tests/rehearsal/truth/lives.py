@@ -27,6 +27,7 @@ _POD = """hostname "$1"; mount --bind "$2" /proc/sys/kernel/random/boot_id; shif
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SHARE = 1 / 3
 _LIVES = 5  # a step that resumes has ended by then: 1 / _SHARE + 2
+_DAYS = 3  # yesterday, today and tomorrow: a time zone is at most a day away
 _OVER = 0.9  # of the work again: nothing was kept
 _ENDLESS = 30.0  # seconds of a processor; no script of the table has so much to do
 _SHORT = 0.3  # seconds; shorter work cannot be interrupted
@@ -123,7 +124,8 @@ class Proof:
     def _lives(self, *, notice: bool) -> tuple[Verdict, str]:
         self._forget()
         goal = self._goal(_SHARE)
-        for number in range(1, _LIVES + 1):
+        lives = _DAYS - 1 if self._truth.days else _LIVES
+        for number in range(1, lives + 1):
             life = self._live(lambda used, seconds: self._used(used, seconds) >= goal, notice=notice)
             if life.hangs:
                 return Verdict.NEVER_FINISHES, f"life {number} hung after {life.cpu:.2f}s of work"
@@ -133,14 +135,14 @@ class Proof:
                 return self._ended(life, f"in life {number}, before its notice")
         left = self._live(lambda *_: False)
         if left.hangs:
-            return Verdict.NEVER_FINISHES, f"after {_LIVES} lives it hung after {left.cpu:.2f}s of work"
-        verdict, why = self._ended(left, f"after {_LIVES} lives of a third of the work, when it was left alone")
+            return Verdict.NEVER_FINISHES, f"after {lives} lives it hung after {left.cpu:.2f}s of work"
+        verdict, why = self._ended(left, f"after {lives} lives of a third of the work, when it was left alone")
         if verdict is not Verdict.RESUMES:
             return verdict, why
         share = self._share(left)
         return (
             Verdict.STARTS_OVER if share >= _OVER else Verdict.GOES_BACK,
-            f"{_LIVES} lives of a third of the work did not end it, and {share:.0%} was left",
+            f"{lives} lives of a third of the work did not end it, and {share:.0%} was left",
         )
 
     def _ended(self, life: Life, when: str) -> tuple[Verdict, str]:
@@ -264,7 +266,7 @@ class Proof:
 
     def _environment(self) -> dict[str, str]:
         kept = {key: os.environ[key] for key in ("LANG", "LD_LIBRARY_PATH") if key in os.environ}
-        day = f"DAY{(self._number % 3 - 1) * 24:+}" if self._truth.days else "UTC0"
+        day = f"DAY{(self._number % _DAYS - 1) * 24:+}" if self._truth.days else "UTC0"
         return {
             **kept,
             "PATH": path_with_this_python(),
