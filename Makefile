@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs docs-serve docs-version written lock clean \
+.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-rehearsals bench-cluster bench-page docs docs-serve docs-version written lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -133,6 +133,10 @@ torch-bench: torch-set ## measure steps, agreements and saves with PyTorch, ours
 bench: ## measure speed and size, ours beside kfp.local
 	@scripts/bootstrap demo
 	@PYTHONPATH=. $(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-rehearsals: ## the verdicts of rehearse beside the true ones of a table of scripts: some hours; ARGS="--times 8 NAME" for less
+	@scripts/bootstrap dev
+	@$(BIN)/python -m benchmarks.rehearsals $(ARGS)
 
 bench-cluster: ## measure the controller at size, on 500 nodes that KWOK pretends; for root on Linux, half an hour
 	@scripts/bootstrap dev

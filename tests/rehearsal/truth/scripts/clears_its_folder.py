@@ -1,0 +1,23 @@
+"""Removes the folder of its outputs at its start, as with an option to overwrite it, and looks for a save then."""
+
+import hashlib
+import json
+import os
+import shutil
+
+
+def train(w, step):
+    return hashlib.pbkdf2_hmac("sha256", w.encode(), b"%d" % step, 500_000).hex()
+
+
+PATH = "kept/run/state.json"
+shutil.rmtree("kept/run", ignore_errors=True)
+os.makedirs("kept/run")
+state = json.load(open(PATH)) if os.path.exists(PATH) else {"step": 0, "w": "start"}
+while state["step"] < 20:
+    state = {"step": state["step"] + 1, "w": train(state["w"], state["step"])}
+    with open(PATH + ".tmp", "w") as file:
+        json.dump(state, file)
+    os.replace(PATH + ".tmp", PATH)
+with open("model.json", "w") as file:
+    json.dump(state, file)

@@ -1,0 +1,22 @@
+"""Saves four times in all: each life of a third of the work is long enough for one save."""
+
+import hashlib
+import json
+import os
+
+
+def train(w, step):
+    return hashlib.pbkdf2_hmac("sha256", w.encode(), b"%d" % step, 500_000).hex()
+
+
+PATH = "kept/state.json"
+os.makedirs("kept", exist_ok=True)
+state = json.load(open(PATH)) if os.path.exists(PATH) else {"step": 0, "w": "start"}
+while state["step"] < 40:
+    state = {"step": state["step"] + 1, "w": train(state["w"], state["step"])}
+    if state["step"] % 10 == 0:
+        with open(PATH + ".tmp", "w") as file:
+            json.dump(state, file)
+        os.replace(PATH + ".tmp", PATH)
+with open("model.json", "w") as file:
+    json.dump(state, file)

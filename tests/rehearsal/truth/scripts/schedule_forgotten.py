@@ -1,0 +1,32 @@
+"""Saves its weights and its step, and not the learning rate's schedule, which begins anew."""
+
+import hashlib
+import json
+import os
+
+
+def train(w, step):
+    return hashlib.pbkdf2_hmac("sha256", w.encode(), b"%d" % step, 500_000).hex()
+
+
+PATH = "kept/state.json"
+os.makedirs("kept", exist_ok=True)
+state = json.load(open(PATH)) if os.path.exists(PATH) else {"step": 0, "w": "start"}
+
+
+class Cosine:
+    t = 0
+
+    def step(self):
+        self.t += 1
+        return self.t * 3 % 7
+
+
+schedule = Cosine()
+while state["step"] < 20:
+    state = {"step": state["step"] + 1, "w": train(state["w"], schedule.step())}
+    with open(PATH + ".tmp", "w") as file:
+        json.dump(state, file)
+    os.replace(PATH + ".tmp", PATH)
+with open("model.json", "w") as file:
+    json.dump(state, file)
