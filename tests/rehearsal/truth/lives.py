@@ -38,7 +38,7 @@ def pod_prefix() -> tuple[str, ...] | None:
     """The command that makes the namespaces of a pod; None where this user may not."""
     made = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--uts", "--mount-proc"]
     for rights in ([], ["--user", "--map-root-user"]):
-        prefix = (made[0], *rights, *made[1:])
+        prefix = ("setpriv", "--pdeathsig", "KILL", made[0], *rights, *made[1:])  # it goes with this process
         with contextlib.suppress(OSError):
             if subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode == 0:
                 return prefix
