@@ -40,10 +40,15 @@ def test_a_script_is_rehearsed_as_the_command_that_it_is(project: Project) -> No
         ("rehearse sh -c true", "a command comes after --: spotwright rehearse -- sh -c true"),
         ("rehearse --must-resume train.py --lr 3", "spotwright rehearse --must-resume -- python train.py --lr 3"),
         ("rehearse train.py --task train", "--task: is for pipelines, and this is a command"),
+        ("rehearse pipeline.py train", "name a task with --task: spotwright rehearse pipeline.py --task train"),
+        ("rehearse --seed 3 pipeline.py a/train --ranks 2", "rehearse --seed 3 pipeline.py --task a/train --ranks 2"),
+        ("rehearse train.py --policy spot", "'spot': expected FIELD=VALUE, for example spot=never"),
+        ("rehearse train.py --policy spot=perhaps", "--policy spot: 'perhaps' is wrong; expected require"),
     ],
 )
 def test_a_command_without_the_dashes_is_told_how_it_runs(words: str, message: str, project: Project) -> None:
     project.write("train.py", "print(1)\n")
+    project.write("pipeline.py", "from kfp import dsl\n")
     done = project.here(*words.split())
 
     assert done.code == 2
