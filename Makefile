@@ -154,8 +154,8 @@ docs: ## the site, in build/site: fails at a dead link or anchor; ARGS="--site-d
 docs-version: ## the site as one version of it, on the branch gh-pages of this clone; pushes nothing: VERSION=0.1
 	@test -n "$(VERSION)" || { echo "expected a version: make docs-version VERSION=0.1"; exit 2; }
 	@scripts/bootstrap docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --update-aliases $(VERSION) latest $(ARGS)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mike set-default latest
+	@PATH=$(CURDIR)/$(BIN):$$PATH NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases $(VERSION) latest $(ARGS)
+	@PATH=$(CURDIR)/$(BIN):$$PATH NO_MKDOCS_2_WARNING=1 mike set-default latest
 
 docs-serve: ## the site on loopback, made again at each change of docs/
 	@scripts/bootstrap docs

@@ -170,9 +170,7 @@ def succeeds_later(number: int) -> int:
 
 
 def test_the_result_of_a_task_that_failed_before_its_run_was_resumed_is_used_by_later_runs(project: Project) -> None:
-    path = project.pipeline(
-        {"it": step(succeeds_later, {"number": 1}), "next": step(adds_one, {"number": Of("it")})}
-    )
+    path = project.pipeline({"it": step(succeeds_later, {"number": 1}), "next": step(adds_one, {"number": Of("it")})})
     assert project.run(path, name="first").code == 1
     project.raise_file("repaired")
     assert project.spotwright("resume", "first").code == 0

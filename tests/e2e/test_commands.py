@@ -40,10 +40,14 @@ def test_a_script_is_rehearsed_as_the_command_that_it_is(project: Project) -> No
         ("rehearse sh -c true", "a command comes after --: spotwright rehearse -- sh -c true"),
         ("rehearse --must-resume train.py --lr 3", "spotwright rehearse --must-resume -- python train.py --lr 3"),
         ("rehearse train.py --task train", "--task: is for pipelines, and this is a command"),
+        ("rehearse pipeline.py train", "name a task with --task: spotwright rehearse pipeline.py --task train"),
+        ("rehearse --seed 3 pipeline.py a/train --ranks 2", "rehearse --seed 3 pipeline.py --task a/train --ranks 2"),
+        ("rehearse train.py --policy spot", "'spot': expected FIELD=VALUE, for example spot=never"),
     ],
 )
 def test_a_command_without_the_dashes_is_told_how_it_runs(words: str, message: str, project: Project) -> None:
     project.write("train.py", "print(1)\n")
+    project.write("pipeline.py", "from kfp import dsl\n")
     done = project.here(*words.split())
 
     assert done.code == 2
@@ -57,3 +61,11 @@ def test_an_option_of_a_pipeline_that_is_wrong_is_told_alone(project: Project) -
 
     assert "No such option '--lr'" in done.err
     assert "-- python" not in done.err
+
+
+def test_the_policy_of_a_rehearsal_is_read_as_that_of_a_run(project: Project) -> None:
+    project.write("train.py", "print(1)\n")
+    done = project.here("rehearse", "train.py", "--policy", "spot=perhaps")
+
+    assert done.code == 2
+    assert "--policy spot: 'perhaps' is wrong; expected require, prefer or never" in done.err
