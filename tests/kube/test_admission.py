@@ -187,7 +187,7 @@ def test_an_object_with_a_quantity_that_cannot_be_read_is_named_and_adds_nothing
     assert isinstance(work, PodWork)
     assert work.requests == {}
     [finding] = ground_of(built_in(), admitting, [work]).unread
-    assert (finding.code, finding.where) == ("manifest-not-readable", named.partition(" adds")[0])
+    assert (finding.code, finding.where) == ("manifest-not-readable", named.partition(" does")[0])
 
 
 def test_a_placeholder_is_a_quantity_that_is_known_later() -> None:

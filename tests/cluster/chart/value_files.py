@@ -121,7 +121,7 @@ WRONG: Mapping[str, tuple[Values, str]] = {
     ),
     "a configuration that is no YAML": (
         {"namespaces": ["team-a"], "config": "pools: {a: [}"},
-        "--set-file config=spotwright.yaml reads the file",
+        "use --set-file config=spotwright.yaml",
     ),
     "a namespace of Kubernetes": ({"namespaces": ["team-a", "kube-system"]}, "kube-system cannot be served"),
     "one namespace as text": ({"namespaces": "team-a"}, "at '/namespaces': got string, want array"),

@@ -192,7 +192,7 @@ def test_a_silent_node_is_named_with_the_commands_that_free_it(certificates: Pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("pod/gone", "there is no Pod gone in namespace team-a any more"),
+        ("pod/gone", "Pod gone is no longer in namespace team-a"),
         ("two", "no run 'two' in namespace team-a"),
         ("two", "an object is named as kind/name, with one of the kinds pod, experiment, jaxjob, job, jobset, mpijob"),
         ("deployment/web", "expected the name of a run, or kind/name with one of the kinds pod, experiment"),
