@@ -116,7 +116,6 @@ _WORST_FIRST = (
     "never finishes",
     "undecided",
     "safe but starts over",
-    "safe",
     "safe but goes back to an older save",
     "safe and resumes only with a notice",
     "safe and resumes",

@@ -78,7 +78,9 @@ class AttemptTrace:
     area and path of the watched files that a writable memory map shows; ``loads`` are the files of earlier attempts that it
     read, by their paths in the folders that outlive an attempt, ``None`` if not all were seen; ``progress_at`` are the moments of
     its first and its last report of progress; ``reads`` are samples of how often an undisturbed attempt had read; ``ranks`` are
-    the ranks that its processes had; ``waited`` is how many seconds an undisturbed attempt waited for a processor.
+    the ranks that its processes had; ``waited`` is how many seconds the attempt waited for a processor, and ``own_seconds`` how
+    long it took without them (``None``: not known); ``used`` are samples of an undisturbed attempt: its age, how long it had
+    waited and how long it had computed.
     """
 
     operations: tuple[FileOperation, ...] = ()
@@ -93,6 +95,8 @@ class AttemptTrace:
     reads: tuple[tuple[float, int], ...] = ()
     ranks: tuple[int, ...] = ()
     waited: float = 0.0
+    own_seconds: float | None = None
+    used: tuple[tuple[float, float, float], ...] = ()
 
 
 def on_sigterm(status: str, number: int) -> OnSigterm:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import selectors
 import shutil
@@ -27,8 +28,17 @@ from spotwright.local.protocol import WORK, PrivateFolderSettings, StartOrder
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.generator_states import recording_environment
-from spotwright.rehearsal.injection_points import SAVES, AtOperation, AtShare, Injection, InjectionKind
+from spotwright.rehearsal.injection_points import (
+    SAVES,
+    AtLife,
+    AtOperation,
+    AtShare,
+    Injection,
+    InjectionKind,
+    is_save,
+)
 from spotwright.rehearsal.loaded_saves import LoadWatcher
+from spotwright.rehearsal.own_work import MeasuredBy, OwnWork
 from spotwright.rehearsal.ranks import TakenRanks, notice_pattern, write_notices
 from spotwright.rehearsal.syscall_tracer import SyscallTracer
 from spotwright.rehearsal.trial_timing import TrialTiming
@@ -99,7 +109,10 @@ class _CurrentAttempt:
     is_taken: bool = False
     is_held: bool = False
     hides_loads: bool = False
+    saved: int = 0  # operations on its saves
     run_delay: float = 0.0  # seconds in which it waited for a processor, as last measured
+    own_seconds: float | None = None  # its age at its end, without that
+    life_ends_at: float | None = None  # not before
 
 
 _MOST_SLOWNESS = 10.0
@@ -223,7 +236,10 @@ class FaultInjector:
         if attempt.injection is None and key.number == 1:
             tracer = attempt.tracer
             attempt.sampler = ReadSampler(
-                lambda: tracer.process, lambda: tracer.run_delay, looks_for_ranks=self._ranks > 0
+                lambda: tracer.process,
+                lambda: tracer.run_delay,
+                lambda: tracer.cpu_seconds,
+                looks_for_ranks=self._ranks > 0,
             )
             attempt.sampler.start()
 
@@ -250,8 +266,11 @@ class FaultInjector:
                 loads = attempt.loads.close()
             reads = attempt.sampler.finish() if attempt.sampler is not None else ()
             ranks = tuple(sorted(attempt.sampler.ranks)) if attempt.sampler is not None else ()
-            waited = attempt.sampler.waited if attempt.sampler is not None else 0.0
+            used = tuple(attempt.sampler.used) if attempt.sampler is not None else ()
+            waited = max(attempt.run_delay, used[-1][1] if used else 0.0)
+            self._measure_end(attempt)
             seen = replace(trace, connections=foreign, loads=loads, reads=reads, ranks=ranks, waited=waited)
+            seen = replace(seen, own_seconds=attempt.own_seconds, used=used)
             self.traces.setdefault(key.task, []).append(replace(seen, progress_at=tuple(attempt.progress_at)))
 
     # -- questions of the world
@@ -329,10 +348,29 @@ class FaultInjector:
         moment = self._injection_time(attempt)
         if moment is None or now < moment or attempt.has_notice:
             return False
-        if attempt.tracer is not None:
-            attempt.run_delay = max(attempt.run_delay, attempt.tracer.run_delay)
+        self._measure(attempt, now)
         moment = self._injection_time(attempt)
         return moment is not None and now >= moment
+
+    def _measure(self, attempt: _CurrentAttempt, now: float) -> None:
+        """Look up how long an attempt has waited for a processor, and what its life lacks where that is computed."""
+        tracer, own = attempt.tracer, self._timing.own if self._timing is not None else None
+        if tracer is None:
+            return
+        attempt.run_delay = max(attempt.run_delay, tracer.run_delay)
+        trigger = attempt.injection.trigger if attempt.injection is not None else None
+        if isinstance(trigger, AtLife) and own is not None and own.measured_by is MeasuredBy.PROCESSOR:
+            lacks = own.target(trigger.share) - tracer.cpu_seconds
+            attempt.life_ends_at = now + max(_SHORTEST_LOOK, lacks / _PROCESSORS) if lacks > 0 else now
+
+    def _measure_end(self, attempt: _CurrentAttempt) -> None:
+        """Note the age of an attempt without the time in which it waited, when its code ends or its node goes."""
+        tracer = attempt.tracer
+        if tracer is None or attempt.started_at is None or attempt.own_seconds is not None:
+            return
+        age = self._clock() - attempt.started_at
+        attempt.run_delay = max(attempt.run_delay, tracer.run_delay)
+        attempt.own_seconds = max(0.0, age - attempt.run_delay)
 
     def performed(self) -> None:
         """Release held attempts: one continues if it got a notice, and stays stopped if it is being killed."""
@@ -348,6 +386,8 @@ class FaultInjector:
         if attempt.injection is None or attempt.started_at is None or self._timing is None:
             return None
         trigger = attempt.injection.trigger
+        if isinstance(trigger, AtLife) and self._timing.own is not None:
+            return _life_ends(attempt, attempt.started_at, self._timing.own, trigger.share)
         if not isinstance(trigger, AtShare):
             return None
         timing, work = self._timing, self._timing.work
@@ -390,7 +430,8 @@ class FaultInjector:
             self.results[-1].in_save, self.results[-1].operation = True, operation
             attempt.is_taken = True
             return NodeRemoval(attempt.key, 0.0, "inside the save after its notice")
-        at_work = operation is not None or _is_at_work(attempt, timing.work, now - started_at)
+        is_life = isinstance(injection.trigger, AtLife)
+        at_work = is_life or operation is not None or _is_at_work(attempt, timing.work, now - started_at)
         self.results.append(
             InjectionResult(attempt.key.number, injection, now - started_at, operation, at_work=at_work)
         )
@@ -401,6 +442,8 @@ class FaultInjector:
         if attempt.taken is not None:
             return self._take_ranks(attempt, attempt.taken, now, notice)
         attempt.has_notice, attempt.is_taken = True, notice <= 0
+        if attempt.is_taken:
+            self._measure_end(attempt)
         if notice > 0 and attempt.tracer is not None:
             attempt.check_signals_at = now + notice - min(_LAST_LOOK, notice / 4)
         return NodeRemoval(attempt.key, notice, f"rehearsed: {injection.kind}")
@@ -447,8 +490,12 @@ class FaultInjector:
     def _must_hold(self, attempt: _CurrentAttempt, operation: FileOperation) -> bool:
         """Whether this operation triggers the attempt's injection; then the attempt is held and the world woken."""
         injection = attempt.injection
+        if operation.call is FileCall.EXIT:
+            self._measure_end(attempt)
         counts, keys = attempt.operation_counts, ((operation.area, None), (operation.area, operation.call))
         reached = [AtOperation(area, counts[area, call], call) for area, call in keys]
+        if is_save(operation):
+            attempt.saved += 1
         counts.update(keys)
         if operation.area == SAVES:
             attempt.saves_at.append(self._clock())
@@ -456,7 +503,7 @@ class FaultInjector:
             return False
         if operation.area == SAVES and isinstance(injection.trigger, AtShare) and not attempt.has_notice:
             self._wake_world()  # the moment of the injection may count from this save
-        is_trigger = injection.trigger in reached
+        is_trigger = injection.trigger in reached or self._completes_life(attempt, injection, operation)
         writes_save = operation.area == SAVES and operation.call in (FileCall.OPEN, FileCall.WRITE)
         is_save_after_notice = attempt.has_notice and injection.in_save and writes_save
         if not is_trigger and not is_save_after_notice:
@@ -465,6 +512,13 @@ class FaultInjector:
         self._wake_world()
         return True
 
+    def _completes_life(self, attempt: _CurrentAttempt, injection: Injection, operation: FileOperation) -> bool:
+        """Whether an operation on saves ends the life of an attempt whose work is measured by them."""
+        own = self._timing.own if self._timing is not None else None
+        if own is None or not own.saves or not isinstance(injection.trigger, AtLife) or attempt.has_notice:
+            return False
+        return is_save(operation) and attempt.saved == own.last_operation(injection.trigger.share) + 1
+
     def _wake_world(self) -> None:
         with contextlib.suppress(OSError):  # full: the selector wakes already; closed: the run is over
             self._wake_sender.send(b"!")
@@ -472,6 +526,23 @@ class FaultInjector:
     def _clear_wake_up(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake_receiver.recv(4096)
+
+
+_SHORTEST_LOOK = 0.01  # seconds: the kernel counts in hundredths
+_WITHOUT_SAVES, _LONGEST_WITHOUT_SAVES = 2.0, 0.9
+_PROCESSORS = len(os.sched_getaffinity(0))
+
+
+def _life_ends(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share: float) -> float | None:
+    """When an attempt has done this share of the work since its own work began, at the earliest; ``None``: not known yet."""
+    if own.measured_by is MeasuredBy.PROGRESS:
+        done = own.done(None, 0.0, (attempt.first_progress, attempt.progress)) or 0.0
+        return started_at if done >= share else None
+    if own.measured_by is MeasuredBy.PROCESSOR:
+        return attempt.life_ends_at or started_at + own.target(share) / _PROCESSORS
+    if own.measured_by is MeasuredBy.FILES:  # an attempt that no longer writes them lives as long by its time
+        share = min(_WITHOUT_SAVES * share, _LONGEST_WITHOUT_SAVES)
+    return started_at + own.start + share * own.seconds + attempt.run_delay
 
 
 def _is_at_work(attempt: _CurrentAttempt, work: WorkPhase, age: float) -> bool:

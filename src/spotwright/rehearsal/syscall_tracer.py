@@ -118,6 +118,7 @@ class SyscallTracer(threading.Thread):
         self._is_frozen = self._is_finished = self._has_filter = False
         self._pending: dict[int, _PendingCall] = {}
         self._released = threading.Event()
+        self._held = 0.0  # seconds in which a process of the attempt stood still for this thread
         self._info = ctypes.create_string_buffer(88)
         self.operations: list[FileOperation] = []
         self.failure = ""
@@ -130,11 +131,20 @@ class SyscallTracer(threading.Thread):
 
     @property
     def run_delay(self) -> float:
-        """Seconds in which the attempt waited for a processor, or for this thread, which waited for one."""
+        """Seconds in which the attempt waited for a processor, or for this thread, which works or waits for one itself."""
         own = _thread_delay(Path(f"/proc/self/task/{self.native_id}"))
-        return own + max(
-            (_thread_delay(thread) for each in process_tree(self._main) for thread in _threads(each)), default=0.0
+        return (
+            own
+            + self._held
+            + max(
+                (_thread_delay(thread) for each in process_tree(self._main) for thread in _threads(each)), default=0.0
+            )
         )
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds that the attempt's processes have computed, with their children that have ended."""
+        return sum(map(_computed, process_tree(self._main))) if self._main else 0.0
 
     def release(self, *, resume: bool) -> None:
         """Resume a held attempt; without ``resume`` it stands still for good, because it is about to be killed."""
@@ -204,7 +214,9 @@ class SyscallTracer(threading.Thread):
             except ChildProcessError:
                 return
             if os.WIFSTOPPED(status):
+                stopped_at = time.monotonic()
                 self._handle_stop(tid, os.WSTOPSIG(status), status >> 16)
+                self._held += time.monotonic() - stopped_at
                 continue
             self._pending.pop(tid, None)
             if tid == self._main and os.WIFEXITED(status) and not self._has_filter:  # it would have stopped at its exit
@@ -462,6 +474,18 @@ def _threads(process: int) -> list[Path]:
         return list(Path(f"/proc/{process}/task").iterdir())
     except OSError:
         return []  # it has ended
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def _computed(process: int) -> float:
+    """``utime``, ``stime``, ``cutime`` and ``cstime`` of ``/proc/PID/stat``, proc(5); 0 for one that has ended."""
+    try:
+        text = process_identity.read(f"/proc/{process}/stat")
+    except OSError:
+        return 0.0
+    return sum(map(int, text[text.rindex(b")") + 2 :].split()[11:15])) / _TICKS
 
 
 def _thread_delay(thread: Path) -> float:
