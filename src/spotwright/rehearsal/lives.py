@@ -49,8 +49,9 @@ class Life:
 class Lives:
     """The attempts of one trial whose lives are limited to a ``share`` of the work. ``count``: how many were to be interrupted.
 
-    ``has_saved``: an attempt changed a file that outlives it. ``is_exact``: the work was counted, and not measured in seconds.
-    ``last_saved`` is the share of the undisturbed step's saves that the last attempt made; ``None``: not known.
+    ``has_saved``: an attempt changed a file that outlives it; ``has_loaded``: one read what another had saved. ``is_exact``: the
+    work was counted, and not measured in seconds. ``last_saved`` is the share of the undisturbed step's saves that the last
+    attempt made; ``None``: not known.
     """
 
     share: float
@@ -58,6 +59,7 @@ class Lives:
     count: int
     attempts: tuple[Life, ...]
     has_saved: bool = True
+    has_loaded: bool = True
     is_exact: bool = True
     last_saved: float | None = None
 
@@ -74,7 +76,7 @@ class Lives:
     @property
     def kept(self) -> float:
         """The share of the work that the lives have done, and the attempt that was left alone did not do again."""
-        if self.is_ended or not self.has_saved:
+        if self.is_ended or not self.has_loaded:
             return float(self.is_ended)
         done = self.attempts[-1].work if self.last_saved is None else self.last_saved
         return max(0.0, 1.0 - done)
@@ -120,13 +122,26 @@ def lives_of(point: InjectionPoint, trial: TrialRun, own: OwnWork | None, saves:
     lives = list(_measured(trial.attempts, traces, own))
     if len(lives) != len(trial.attempts) or not any(life.is_interrupted for life in lives):
         return None
-    has_saved = any(trial.save_counts) or bool(trial.tracing_failure) or any(trace.connections for trace in traces)
+    may_be_hidden = bool(trial.tracing_failure) or any(trace.connections or trace.loads is None for trace in traces)
+    has_saved, has_loaded = may_be_hidden or any(trial.save_counts), may_be_hidden or _has_loaded(traces)
     notice = point.injections[0].notice
     counts = saves and not notice and not trial.tracing_failure and own.measured_by is not MeasuredBy.PROGRESS
     last_saved = trial.save_counts[-1] / saves if counts else None  # after a notice there are more
     is_exact = own.measured_by in (MeasuredBy.PROGRESS, MeasuredBy.FILES)
-    made = Lives(trigger.share, notice, len(point.injections), tuple(lives), has_saved, is_exact, last_saved)
+    made = Lives(
+        trigger.share, notice, len(point.injections), tuple(lives), has_saved, has_loaded, is_exact, last_saved
+    )
     return replace(made, attempts=tuple(_placed(made, traces, own)))
+
+
+def _has_loaded(traces: Sequence[AttemptTrace]) -> bool:
+    """Whether an attempt read a file that an earlier one had written, or mapped one into memory, which is not seen as reading."""
+    written: set[str] = set()
+    for trace in traces:
+        if written & {*with_databases(trace.loads or ()), *(path for _, path in trace.mapped)}:
+            return True
+        written |= {each.path for each in trace.operations if each.area == SAVES}
+    return False
 
 
 def work_of(trial: TrialRun, own: OwnWork | None) -> list[float]:

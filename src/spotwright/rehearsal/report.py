@@ -395,7 +395,7 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     notice; ``lost_files``, those that the step wrote where nothing outlives an attempt; ``unread``, files beside its saves
     that it writes once or only adds to, and that no attempt reads; ``gets_further``, whether the step ends although no
     attempt lives long enough to do all of the work, or would if it saved more often (null: not known); ``lives``, the trials
-    that show it, each with the ``share`` of the work after which every attempt was interrupted, whether there was a
+    that show it, each with its ``name``, the ``share`` of the work after which every attempt was interrupted, whether there was a
     ``notice``, whether the step ``ended``, which share of the work was ``kept`` and of each life ``lost_per_life``, and the
     ``attempts``, each with its ``number``, its ``work``, where it ``began`` and ``ended`` (null: not known) and whether it
     was ``interrupted``; ``not_passed_on``, the commands that got SIGTERM and did not pass it on, each ``launcher`` with its
@@ -457,7 +457,7 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "lost_files": list(step.stray_files) if not failure else None,
         "unread": list(step.activity.unread) if not failure else None,
         "gets_further": step.gets_further,
-        "lives": [_lives_json(lives) for lives in step.lives],
+        "lives": [_lives_json(each.point.name, each.lives) for each in step.outcomes if each.lives is not None],
         "not_passed_on": [{"launcher": each.launcher, "program": each.program} for each in step.untold]
         if not failure
         else None,
@@ -480,8 +480,9 @@ def _step_json(step: StepReport) -> dict[str, Any]:
     }
 
 
-def _lives_json(lives: Lives) -> dict[str, Any]:
+def _lives_json(name: str, lives: Lives) -> dict[str, Any]:
     return {
+        "name": name,
         "share": lives.share,
         "notice": lives.notice,
         "ended": lives.is_ended,
