@@ -46,6 +46,8 @@ SCRIPTS = {
     "shards_by_renaming": Script(RESUMES),
     "time_budget": Script(RESUMES),
     "pointer_file": Script(RESUMES),
+    "rare_saves": Script(RESUMES, "lives of four fifths, no notice: the step ended in life 2"),
+    "computes": Script(RESUMES),
     "marked_shards": Script(RESUMES),
     "appended_log": Script(RESUMES),
     "two_slots": Script(RESUMES),
@@ -55,11 +57,14 @@ SCRIPTS = {
     "at_sigterm": Script(WITH_NOTICE),
     "python_launcher": Script(WITH_NOTICE),
     "names_as_text": Script(BACK, "loaded ck-9.json, and not the newest whole save, ck-"),
-    "numbered_runs": Script(BACK, "attempt 3 got no further than attempt 2: it loaded first.json"),
+    "numbered_runs": Script(BACK, "it loaded first.json"),
+    "always_the_first": Script(
+        BACK, "got no further than attempt 5: it loaded last.json, and attempt 5 had saved last-v4.json"
+    ),
     "makes_a_folder": Script(OVER, "nothing is kept"),
     "writes_configuration": Script(OVER, "it writes settings.json once or only adds to it"),
     "by_host": Script(OVER),
-    "by_process": Script(OVER),
+    "by_process": Script(RESUMES),  # each attempt is process 1 of its container
     "by_date": Script(OVER),
     "by_boot": Script(OVER),
     "discards": Script(OVER),
@@ -68,6 +73,7 @@ SCRIPTS = {
     "removed_first": Script(UNSAFE, "is removed before the next save is whole"),
     "rows_twice": Script(UNSAFE, "is there twice", options=("--keep", "kept", "--output", "kept/rows.csv")),
     "unmarked_shards": Script(UNSAFE),
+    "stale_pid": Script(UNSAFE, "train.pid of the interrupted attempt is still there"),
     "lock_file": Script(UNSAFE, "train.lock of the interrupted attempt is still there"),
     "patience_forgotten": Script(UNSAFE, "compare what the step changes as it goes with what it saves"),
     "only_noise": Script(UNDECIDED, "differs without any interruption"),

@@ -45,7 +45,7 @@ from spotwright.rehearsal.trial_timing import TrialTiming
 from spotwright.rehearsal.work_phase import ReadSampler, SeenBy, WorkPhase
 from spotwright.supply.node_fit import AttemptKey
 
-__all__ = ["FaultInjector", "InjectionResult"]
+__all__ = ["NOT_PROCESS_1", "FaultInjector", "InjectionResult"]
 
 
 _LAST_LOOK = 0.2
@@ -195,6 +195,8 @@ class FaultInjector:
             env |= {"SPOTWRIGHT_NOTICE_FILE": notice_pattern(order.directory), "SPOTWRIGHT_NOTICE_URL": ""}
         if self._passes_on_sigterm:  # a command, whose processes are executed anew
             env |= recording_environment(Path(order.directory), env)
+            if not self._ranks:  # a launcher that is killed alone leaves its ranks only outside of a container
+                env["SPOTWRIGHT_PROCESS_1"] = str(Path(order.directory, NOT_PROCESS_1))
         if not self._has_variables:
             env = {name: value for name, value in env.items() if name in _OF_THE_ATTEMPT or not name.startswith(_OURS)}
             shutil.rmtree(Path(order.directory, WORK, _DEFAULT_FOLDER), ignore_errors=True)  # of a run here, before
@@ -556,7 +558,13 @@ def _is_at_work(attempt: _CurrentAttempt, work: WorkPhase, age: float) -> bool:
 
 
 _OURS = "SPOTWRIGHT_"
-_OF_THE_ATTEMPT = ("SPOTWRIGHT_RUN", "SPOTWRIGHT_TASK", "SPOTWRIGHT_ATTEMPT")  # by them its processes are found
+NOT_PROCESS_1 = "not-process-1"  # in an attempt's folder: why the kernel did not make its command process 1
+_OF_THE_ATTEMPT = (
+    "SPOTWRIGHT_PROCESS_1",
+    "SPOTWRIGHT_RUN",
+    "SPOTWRIGHT_TASK",
+    "SPOTWRIGHT_ATTEMPT",
+)  # by them its processes are found
 _DEFAULT_FOLDER = "spotwright-checkpoint"  # of spotwright.checkpoint, in the working directory
 
 

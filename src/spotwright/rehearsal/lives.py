@@ -24,7 +24,7 @@ __all__ = ["INTERRUPTED", "Life", "Lives", "lives_of", "resumes", "work_of"]
 INTERRUPTED = (Cause.INTERRUPTED.value, Cause.LOST.value)
 """Causes of attempts that an interruption ended."""
 
-_LEAST = 0.1
+_LEAST, _LEAST_BY_TIME = 0.1, 0.2
 """Of the work: lives that have kept less have kept nothing. It is more than the error of a measure."""
 _BEYOND_ONE_LIFE = 1.5
 """Times a life: a step that has kept more than this has kept something of a later life than the first."""
@@ -50,7 +50,7 @@ class Lives:
     """The attempts of one trial whose lives are limited to a ``share`` of the work. ``count``: how many were to be interrupted.
 
     ``has_saved``: an attempt changed a file that outlives it; ``has_loaded``: one read what another had saved. ``is_exact``: the
-    work was counted, and not measured in seconds. ``last_saved`` is the share of the undisturbed step's saves that the last
+    work was not measured by its time. ``last_saved`` is the share of the undisturbed step's saves that the last
     attempt made; ``None``: not known.
     """
 
@@ -95,7 +95,7 @@ class Lives:
     @property
     def kept_something(self) -> bool:
         """Whether the last attempt began further than at the beginning."""
-        return self.kept >= _LEAST
+        return self.kept >= (_LEAST if self.is_exact or self.last_saved is not None else _LEAST_BY_TIME)
 
     @property
     def gets_further(self) -> bool:
@@ -127,7 +127,7 @@ def lives_of(point: InjectionPoint, trial: TrialRun, own: OwnWork | None, saves:
     notice = point.injections[0].notice
     counts = saves and not notice and not trial.tracing_failure and own.measured_by is not MeasuredBy.PROGRESS
     last_saved = trial.save_counts[-1] / saves if counts else None  # after a notice there are more
-    is_exact = own.measured_by in (MeasuredBy.PROGRESS, MeasuredBy.FILES)
+    is_exact = own.measured_by is not MeasuredBy.TIME
     made = Lives(
         trigger.share, notice, len(point.injections), tuple(lives), has_saved, has_loaded, is_exact, last_saved
     )

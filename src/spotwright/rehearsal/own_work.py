@@ -88,9 +88,14 @@ def own_work(
     trace: AttemptTrace, phase: WorkPhase, cpu_seconds: float, first_progress: float | None, progress: float | None
 ) -> OwnWork | None:
     """The measure of a step, from one undisturbed execution; ``None`` where nothing was measured."""
-    begin = _begins_at(trace, phase)
-    waited, cpu_before = _used_until(trace.used, begin)
-    start = max(0.0, begin - waited)
+    if phase.seen_by is SeenBy.NOTHING:  # imports compute, and what comes after them mostly waits
+        by_own_time = [(at - waited, waited, computed) for at, waited, computed in trace.used]
+        start = falls([(at, computed) for at, _, computed in by_own_time], trace.own_seconds or 0.0)
+        _, cpu_before = _used_until(by_own_time, start)
+    else:
+        begin = _begins_at(phase)
+        waited, cpu_before = _used_until(trace.used, begin)
+        start = max(0.0, begin - waited)
     seconds = (trace.own_seconds or 0.0) - start
     reported = (progress or 0.0) - (first_progress or 0.0)
     if phase.seen_by is SeenBy.PROGRESS and reported > 0:
@@ -117,10 +122,8 @@ def _regular_saves(trace: AttemptTrace, phase: WorkPhase) -> tuple[int, ...]:
     return tuple(save.first + len(save.operations) for save in saves)
 
 
-def _begins_at(trace: AttemptTrace, phase: WorkPhase) -> float:
+def _begins_at(phase: WorkPhase) -> float:
     """When the work begins: of a step whose saves show it, one usual pause between two saves before the first of them."""
-    if phase.seen_by is SeenBy.NOTHING:
-        return falls([(at, computed) for at, _, computed in trace.used], phase.end)
     if phase.seen_by is not SeenBy.SAVES:
         return phase.begin
     pauses = sorted(after - before for before, after in pairwise(phase.saves_at) if after - before > _WITHIN_A_SAVE)

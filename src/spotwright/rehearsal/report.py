@@ -95,7 +95,7 @@ def _failed_logs(rehearsal: Rehearsal, step: StepReport) -> Iterator[str]:
     if trial is not None:
         for path, attempts in trial.executed.items():
             if attempts[-1].cause != Cause.SUCCEEDED:
-                yield from _hidden(attempts[-1].folder / LOG)
+                yield from _hidden(attempts[-1].folder / LOG, rehearsal.state)
                 yield f"log: spotwright logs {trial.run.name} {path} --state {_short_path(rehearsal.state)}"
 
 
@@ -103,7 +103,7 @@ _PATH = re.compile(r"(?<![\w./])/[\w.+@%/-]+")
 _END_OF_LOG = 10_000  # bytes
 
 
-def _hidden(log: Path) -> Iterator[str]:
+def _hidden(log: Path, state: Path) -> Iterator[str]:
     """A file of a temporary folder that the end of a log names: it is there, and the attempt did not see it."""
     try:
         content = log.read_bytes()[-_END_OF_LOG:].decode("utf-8", "replace")
@@ -111,7 +111,7 @@ def _hidden(log: Path) -> Iterator[str]:
         return
     for path in dict.fromkeys(_PATH.findall(content)):
         folder = temporary_folder(path)
-        if folder and Path(path).exists():
+        if folder and Path(path).exists() and not Path(path).is_relative_to(state):
             yield (
                 f"{path} is in {folder}, which is empty in each attempt, as in a new container: keep it in another folder, or "
                 "rehearse in its own"
@@ -173,6 +173,11 @@ def _not_covered(step: StepReport) -> Iterator[str]:
     """What a rehearsal does not see of this step, so that its verdict does not cover it."""
     if step.activity.tracing_failure:
         yield f"{_BY_TIME_ALONE}: whether its node may go inside a save or between outputs is not known"
+    if step.shares_processes:
+        yield (
+            f"it was not process 1, as it is in a container ({step.shares_processes}): a stale file with its process id, and a "
+            "signal that process 1 ignores, were not tried"
+        )
     yield from _dated(step)
     for path, row in [each.repeated for each in step.outcomes if each.repeated is not None][:1]:
         yield (

@@ -19,6 +19,7 @@ from pathlib import Path
 from spotwright.engine.events import RunStatus
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
+from spotwright.rehearsal.fault_injector import NOT_PROCESS_1
 from spotwright.rehearsal.generator_states import changed_generators
 from spotwright.rehearsal.injection_points import (
     SAVES,
@@ -184,6 +185,7 @@ class StepRehearsal:
             activity=activity,
             noise=tuple(self._noise),
             outcomes=tuple(self._judged(outcomes, trace.operations, counts)),
+            shares_processes=_shares_processes(traced.last_attempt(self._task).folder),
             not_comparable=self._not_comparable(),
             own=self._baseline.own,
             phase=self._phase,
@@ -426,7 +428,8 @@ class StepRehearsal:
     def _saves(self) -> int:
         """How many operations on saves the undisturbed step makes; 0 where that varies, or where a database decides it."""
         numbers = {sum(map(is_save, operations)) for operations in self._undisturbed_operations}
-        return numbers.pop() if len(numbers) == 1 and not self._has_database else 0
+        is_mapped = any(area == SAVES for area, _ in _trace_of(self._first, self._task).mapped)
+        return numbers.pop() if len(numbers) == 1 and not (self._has_database or is_mapped) else 0
 
     def _check_noise(self) -> bool:
         """Execute the step undisturbed again before the first difference counts: its outputs may vary only sometimes.
@@ -590,11 +593,20 @@ class StepRehearsal:
         if self._settings.notice is not None:
             return self._settings.notice
         of_pools = [notice for _, notice in self._pool_notices() if notice > 0]
-        return min([max(0.05, undisturbed * _NOTICE_SHARE), *of_pools])
+        own = self._baseline.own_seconds or undisturbed  # each notice is stretched by the load that it finds
+        return min([max(0.05, min(own, undisturbed) * _NOTICE_SHARE), *of_pools])
 
 
 def _seconds(durations: Sequence[float]) -> str:
     return " and ".join(f"{seconds:.2g}s" for seconds in durations)
+
+
+def _shares_processes(folder: Path) -> str:
+    """Why the command of an attempt was not process 1 of a namespace of its own; empty if it was, or is no command."""
+    try:
+        return Path(folder, NOT_PROCESS_1).read_text("utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def _trace_of(trial: TrialRun, task: str) -> AttemptTrace:

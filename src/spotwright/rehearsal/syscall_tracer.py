@@ -480,16 +480,26 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def _computed(process: int) -> float:
-    """``utime``, ``stime``, ``cutime`` and ``cstime`` of ``/proc/PID/stat``, proc(5); 0 for one that has ended."""
+    """Its time and that of its children that have ended, from ``stat`` and ``schedstat`` of proc(5); 0 for one that has ended.
+
+    The first counts threads that have ended, in hundredths; the second is exact.
+    """
     try:
         text = process_identity.read(f"/proc/{process}/stat")
     except OSError:
         return 0.0
-    return sum(map(int, text[text.rindex(b")") + 2 :].split()[11:15])) / _TICKS
+    *own, of_children, in_kernel = map(int, text[text.rindex(b")") + 2 :].split()[11:15])
+    exact = sum(_schedstat(thread, 0) for thread in _threads(process))
+    return max(sum(own) / _TICKS, exact) + (of_children + in_kernel) / _TICKS
 
 
 def _thread_delay(thread: Path) -> float:
+    return _schedstat(thread, 1)
+
+
+def _schedstat(thread: Path, field: int) -> float:
+    """Seconds in which a thread ran (0), or was ready and waited (1)."""
     try:
-        return int((thread / "schedstat").read_text("ascii").split()[1]) / 1e9
+        return int((thread / "schedstat").read_text("ascii").split()[field]) / 1e9
     except (OSError, IndexError):
         return 0.0  # it has ended, or the kernel does not count

@@ -188,6 +188,7 @@ class StepReport:
     connections: tuple[str, ...] = ()  # addresses that the step connected to; what it changed there is not compared
     undisturbed_failure: str = ""  # why the step fails without any interruption; then it cannot be rehearsed
     failed_trial: TrialRun | None = None
+    shares_processes: str = ""  # why the command of an attempt was not process 1, as in a container
     not_comparable: str = ""  # why nothing of its outputs could be compared
     budget_advice: str = ""  # which budget would do, where this one had no room for all trials
     changed_by_library: tuple[Difference, ...] = ()  # to the outputs of an execution without our variables
@@ -338,7 +339,7 @@ def _ends_after_notices(outcome: PointOutcome) -> bool:
     """Whether a step ended within lives with a notice, and the last attempt did not just finish its work in the notice."""
     lives = outcome.lives
     from_nothing = any(each.origin is Origin.NOTHING for each in outcome.resumes[-1:])
-    return lives is not None and lives.notice and lives.is_ended and not from_nothing
+    return lives is not None and lives.notice and lives.is_ended and lives.has_loaded and not from_nothing
 
 
 def _lacks_lives(outcomes: Iterable[PointOutcome]) -> bool:
