@@ -62,11 +62,16 @@ def test_a_step_resumes_if_it_ends_although_no_attempt_lives_long(shown: list[Li
 
 def outcome(shown: Lives | None, **fields: object) -> PointOutcome:
     share, notice = (shown.share, shown.notice) if shown is not None else (THIRD, False)
-    return PointOutcome(lives_point(share, notice=notice), INTERRUPTED, lives=shown, **fields)  # type: ignore[arg-type]
+    fields.setdefault("trial", INTERRUPTED)
+    return PointOutcome(lives_point(share, notice=notice), lives=shown, **fields)  # type: ignore[arg-type]
 
 
 OLDER = Resume(2, ("ck-10",), ("ck-9",), 2, 3)
-FROM_NOTHING = Resume(2, ("ck-10",), (), 2, 3)
+UNANSWERED = replace(INTERRUPTED, executed={"t": (attempt(1, 1.0, "interrupted"), attempt(2, 1.0, "succeeded"))})
+ANSWERED = replace(
+    INTERRUPTED,
+    executed={"t": (replace(attempt(1, 1.0, "interrupted"), ended_by_itself=True), attempt(2, 1.0, "succeeded"))},
+)
 NOTICED = lives(THIRD, 0.5, 0.5, 0.1, notice=True)
 
 
@@ -78,7 +83,10 @@ NOTICED = lives(THIRD, 0.5, 0.5, 0.1, notice=True)
         ([outcome(STARTS_OVER)], Verdict.STARTS_OVER),
         ([outcome(STUCK)], Verdict.GOES_BACK),
         ([outcome(STARTS_OVER), outcome(NOTICED)], Verdict.RESUMES_WITH_NOTICE),
-        ([outcome(STARTS_OVER), outcome(NOTICED, resumes=(FROM_NOTHING,))], Verdict.STARTS_OVER),
+        ([outcome(STARTS_OVER), outcome(lives(3 / 5, 0.8, 1.0, notice=True))], Verdict.STARTS_OVER),
+        ([outcome(STARTS_OVER), outcome(replace(NOTICED, has_loaded=False))], Verdict.STARTS_OVER),
+        ([outcome(STUCK), outcome(NOTICED, trial=UNANSWERED)], Verdict.GOES_BACK),
+        ([outcome(STUCK), outcome(NOTICED, trial=ANSWERED)], Verdict.RESUMES_WITH_NOTICE),
         ([outcome(RESUMES, resumes=(OLDER,))], Verdict.GOES_BACK),
         ([PointOutcome(POINT, INTERRUPTED)], Verdict.UNDECIDED),
         ([outcome(NOTICED)], Verdict.UNDECIDED),

@@ -32,8 +32,8 @@ _LOCK = re.compile(r"(?<![a-z])(?:lock(?:ed|file)?|running|in.?progress)(?![a-z]
 _SQLITE = re.compile(r"-(?:journal|wal|shm)$")
 _WHOLE = "the newest save was whole and was loaded, and still the outputs differ"
 _MISSING_STATE = (
-    f"{_WHOLE}: they depend on something that is not in the save; compare what the step changes as it goes with "
-    "what it saves"
+    f"{_WHOLE}: they depend on something that is not in the save, such as a counter or a schedule; compare what the step changes "
+    "as it goes with what it saves"
 )
 _GENERATORS = {
     "random": "random.getstate and setstate",

@@ -69,10 +69,9 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
     yield from (f"  {line}" for line in _no_further(step))
     yield from (f"  {line}" for line in _lost_files(step))
     yield from (f"  {line}" for line in _not_covered(step))
-    cause = step_cause(step)
-    if cause:
-        yield f"  probable cause: {cause}"
-    untold = untold_sigterm(step)
+    cause, untold = step_cause(step), untold_sigterm(step)
+    if cause or (step.verdict in _WITH_CAUSE and not untold):
+        yield f"  probable cause: {cause or _NOT_KNOWN}"
     if untold and untold != cause:
         yield f"  {untold}"
     left_out = _left_out(step)
@@ -83,6 +82,10 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
         if outcome.problem:
             yield from (f"  {line}" for line in _where_to_look(rehearsal, step, outcome))
             break
+
+
+_WITH_CAUSE = (Verdict.UNSAFE, Verdict.NEVER_FINISHES)
+_NOT_KNOWN = "not known, as neither the traces nor the outputs show one"
 
 
 def _left_out(step: StepReport) -> list[str]:
@@ -326,7 +329,7 @@ def _no_further(step: StepReport) -> Iterator[str]:
             loaded = trial.traces[step.task][-1].loads or ()
             yield (
                 f"{outcome.point.name}: attempt {number} got no further than attempt {number - 1}: it loaded {_some(loaded)}, "
-                f"and attempt {number - 1} had saved {_some(tuple(dict.fromkeys(placed)))}"
+                f"and attempt {number - 1} had saved {_some(tuple(dict.fromkeys(placed)))}: load the newest save"
             )
             return
 

@@ -642,7 +642,9 @@ def _without_saves(outcome: PointOutcome, lost: Resume) -> PointOutcome:
     """The outcome of a trial in which every save was lost."""
     if lost.lost_by is None:
         return outcome
-    if lost.origin is None and lost.lost_until is not None:
+    if lost.origin is None and lost.lost_until in (None, lost.lost_by):
+        what = "no whole save was left"
+    elif lost.origin is None and lost.lost_until is not None:
         what = f"no whole save was left until {happened(lost.lost_until)}"
     else:
         what = f"the whole save {', '.join(lost.newest)} was no longer found"

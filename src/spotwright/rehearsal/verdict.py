@@ -330,16 +330,23 @@ def verdict_of(outcomes: Sequence[PointOutcome]) -> Verdict:
         return Verdict.GOES_BACK  # however much of the work that costs: it depends on when the node goes
     if ends:
         return Verdict.RESUMES
-    if any(map(_ends_after_notices, outcomes)):
+    is_stuck = any(each.is_stuck for each in suddenly)
+    if any(_ends_after_notices(outcome, is_stuck=is_stuck) for outcome in outcomes):
         return Verdict.RESUMES_WITH_NOTICE
     return Verdict.GOES_BACK if any(each.kept_something for each in suddenly) else Verdict.STARTS_OVER
 
 
-def _ends_after_notices(outcome: PointOutcome) -> bool:
-    """Whether a step ended within lives with a notice, and the last attempt did not just finish its work in the notice."""
-    lives = outcome.lives
-    from_nothing = any(each.origin is Origin.NOTHING for each in outcome.resumes[-1:])
-    return lives is not None and lives.notice and lives.is_ended and lives.has_loaded and not from_nothing
+def _ends_after_notices(outcome: PointOutcome, *, is_stuck: bool) -> bool:
+    """Whether a step ended within lives with a notice, and its last attempt did not do the work anew within its notice.
+
+    ``is_stuck``: without notice it goes back to the same save each time. Then the notice has helped only where it ended attempts;
+    where they went on until they were killed, their lives were just longer.
+    """
+    lives, trial = outcome.lives, outcome.trial
+    if lives is None or trial is None or not (lives.notice and lives.is_ended and lives.has_loaded):
+        return False
+    answered = all(attempt.ended_by_itself for attempt in trial.attempts[:-1])
+    return lives.attempts[-1].work <= 1.0 - MIN_KEPT_SHARE and (answered or not is_stuck)
 
 
 def _lacks_lives(outcomes: Iterable[PointOutcome]) -> bool:
