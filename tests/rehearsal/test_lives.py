@@ -47,7 +47,8 @@ GETS_ON_SLOWLY = lives(THIRD, *[0.33] * 5, 0.3)
     [
         ([RESUMES], True),
         ([STARTS_OVER], False),
-        ([STARTS_OVER, lives(LONG, 0.8, 0.8, 1.0)], False),
+        ([STARTS_OVER, lives(LONG, 0.8, 0.8, 0.8, 1.0)], False),
+        ([STARTS_OVER, lives(LONG, 0.8, 0.8, 0.8, 0.02)], True),
         ([STUCK], False),
         ([STUCK, lives(HALF, 0.5, 0.5)], False),
         (SAVES_RARELY, True),

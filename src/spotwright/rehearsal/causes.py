@@ -395,7 +395,7 @@ def _why_it_starts_over(step: StepReport) -> str:
 def _has_saved_before(outcome: PointOutcome) -> bool:
     """Whether an attempt that was interrupted in the middle had saved anything, or could not be traced."""
     trial = outcome.trial
-    if trial is None or outcome.point.kind is not InjectionKind.MIDDLE:
+    if trial is None or outcome.point.kind not in (InjectionKind.MIDDLE, InjectionKind.LIVES):
         return False
     return bool(trial.tracing_failure) or any(trial.save_counts[:1])
 

@@ -38,7 +38,7 @@ from spotwright.rehearsal.injection_points import (
     is_save,
 )
 from spotwright.rehearsal.loaded_saves import LoadWatcher
-from spotwright.rehearsal.own_work import MeasuredBy, OwnWork
+from spotwright.rehearsal.own_work import LONGEST_GAP, MeasuredBy, OwnWork
 from spotwright.rehearsal.ranks import TakenRanks, notice_pattern, write_notices
 from spotwright.rehearsal.syscall_tracer import SyscallTracer
 from spotwright.rehearsal.trial_timing import TrialTiming
@@ -531,7 +531,6 @@ class FaultInjector:
 
 
 _SHORTEST_LOOK = 0.01  # seconds: the kernel counts in hundredths
-_WITHOUT_SAVES, _LONGEST_WITHOUT_SAVES = 2.0, 0.9
 _PROCESSORS = len(os.sched_getaffinity(0))
 
 
@@ -542,8 +541,11 @@ def _life_ends(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share:
         return started_at if done >= share else None
     if own.measured_by is MeasuredBy.PROCESSOR:
         return attempt.life_ends_at or started_at + own.target(share) / _PROCESSORS
-    if own.measured_by is MeasuredBy.FILES:  # an attempt that no longer writes them lives as long by its time
-        share = min(_WITHOUT_SAVES * share, _LONGEST_WITHOUT_SAVES)
+    if (
+        own.measured_by is MeasuredBy.FILES
+    ):  # the tracer ends it; an attempt that no longer saves lives as long by its time
+        began = attempt.saves_at[-1] if attempt.saves_at else started_at + own.start
+        return began + max(share, LONGEST_GAP) * own.seconds + attempt.run_delay
     return started_at + own.start + share * own.seconds + attempt.run_delay
 
 

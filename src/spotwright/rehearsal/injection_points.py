@@ -265,7 +265,7 @@ _LIVES = {
     _SHORT_LIFE: ("a third", 5),
     _HALF: ("half", 4),
     _LONG_WITH_NOTICE: ("three fifths", 4),  # with the notice after it, still not the whole
-    _LONG_LIFE: ("four fifths", 2),
+    _LONG_LIFE: ("four fifths", 3),
 }
 """How long each attempt of some lives lives, as a share of the work: the words, and how many are interrupted.
 

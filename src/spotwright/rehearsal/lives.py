@@ -100,7 +100,7 @@ class Lives:
     @property
     def gets_further(self) -> bool:
         """Whether a later life got further than the first one."""
-        return self.is_ended or self.kept > _BEYOND_ONE_LIFE * self.share
+        return self.is_ended or self.kept > min(_BEYOND_ONE_LIFE * self.share, (1 + self.share) / 2)
 
     @property
     def is_stuck(self) -> bool:
@@ -198,4 +198,4 @@ def resumes(lives: Collection[Lives]) -> bool | None:
     """
     if any(each.is_stuck for each in lives):
         return False
-    return any(each.is_ended for each in lives) if lives else None
+    return any(each.kept >= 1.0 - _LEAST for each in lives) if lives else None

@@ -18,7 +18,7 @@ from spotwright.rehearsal.attempt_trace import AttemptTrace
 from spotwright.rehearsal.injection_points import SAVES, is_save, summarize_activity
 from spotwright.rehearsal.work_phase import SeenBy, WorkPhase, falls
 
-__all__ = ["MeasuredBy", "OwnWork", "own_work"]
+__all__ = ["LONGEST_GAP", "MeasuredBy", "OwnWork", "own_work"]
 
 
 class MeasuredBy(StrEnum):
@@ -33,7 +33,8 @@ class MeasuredBy(StrEnum):
 _COMPUTES = 0.5  # of its time: then processor time measures it
 _MEASURABLE = 0.5  # seconds of a processor: the kernel counts in hundredths
 _FEWEST_SAVES = 6  # that measure the work
-_LONGEST_GAP = 0.4  # of the work, between two of them
+LONGEST_GAP = 0.4
+"""Of the work, between two of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def _regular_saves(trace: AttemptTrace, phase: WorkPhase) -> tuple[int, ...]:
     saves = summarize_activity(operations).saves
     ends = [save.operations[-1].at for save in saves]
     gaps = [after - before for before, after in pairwise([*ends, phase.end])]
-    if len(saves) < _FEWEST_SAVES or max(gaps) > _LONGEST_GAP * (phase.end - ends[0]):
+    if len(saves) < _FEWEST_SAVES or max(gaps) > LONGEST_GAP * (phase.end - ends[0]):
         return ()
     return tuple(save.first + len(save.operations) for save in saves)
 

@@ -69,11 +69,7 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
     yield from (f"  {line}" for line in _no_further(step))
     yield from (f"  {line}" for line in _lost_files(step))
     yield from (f"  {line}" for line in _not_covered(step))
-    cause, untold = step_cause(step), untold_sigterm(step)
-    if cause or (step.verdict in _WITH_CAUSE and not untold):
-        yield f"  probable cause: {cause or _NOT_KNOWN}"
-    if untold and untold != cause:
-        yield f"  {untold}"
+    yield from (f"  {line}" for line in _causes(step))
     left_out = _left_out(step)
     if left_out:
         why = "the step never finishes" if step.verdict is Verdict.NEVER_FINISHES else "the time budget was spent"
@@ -82,6 +78,18 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
         if outcome.problem:
             yield from (f"  {line}" for line in _where_to_look(rehearsal, step, outcome))
             break
+
+
+def _causes(step: StepReport) -> Iterator[str]:
+    """The probable cause, with the line that saves, and the launcher that keeps SIGTERM."""
+    cause, untold = step_cause(step), untold_sigterm(step)
+    if cause or (step.verdict in _WITH_CAUSE and not untold):
+        yield f"probable cause: {cause or _NOT_KNOWN}"
+    if step.saved_at and step.verdict is not Verdict.RESUMES:
+        named = [each for each in step.saved_at if each[0] in cause] or step.saved_at
+        yield f"it saves {named[0][0]} at {named[0][1]}"
+    if untold and untold != cause:
+        yield untold
 
 
 _WITH_CAUSE = (Verdict.UNSAFE, Verdict.NEVER_FINISHES)
@@ -402,11 +410,12 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     null stands for what only a trace shows); ``saves``, their number; the ``longest_save``; the ``notice`` of points with
     notice; ``lost_files``, those that the step wrote where nothing outlives an attempt; ``unread``, files beside its saves
     that it writes once or only adds to, and that no attempt reads; ``gets_further``, whether the step ends although no
-    attempt lives long enough to do all of the work, or would if it saved more often (null: not known); ``lives``, the trials
-    that show it, each with its ``name``, the ``share`` of the work after which every attempt was interrupted, whether there was a
-    ``notice``, whether the step ``ended``, which share of the work was ``kept`` and of each life ``lost_per_life``, and the
-    ``attempts``, each with its ``number``, its ``work``, where it ``began`` and ``ended`` (null: not known) and whether it
-    was ``interrupted``; ``not_passed_on``, the commands that got SIGTERM and did not pass it on, each ``launcher`` with its
+    attempt lives long enough to do all of the work, or would if it saved more often (null: not known); ``saved_at``, the
+    files of its saves, each with the ``line`` of its Python code that writes it; ``lives``, the trials that show it, each
+    with its ``name``, the ``share`` of the work after which every attempt was interrupted, whether there was a ``notice``,
+    whether the step ``ended``, which share of the work was ``kept`` and of each life ``lost_per_life``, and the ``attempts``,
+    each with its ``number``, its ``work``, where it ``began`` and ``ended`` (null: not known) and whether it was
+    ``interrupted``; ``not_passed_on``, the commands that got SIGTERM and did not pass it on, each ``launcher`` with its
     ``program``; ``connections``, the addresses to which it connected, where nothing is compared; ``mapped_saves``, those that
     it changes through memory maps, which cannot be traced; ``ignores_sigterm``, whether it ignores or blocks SIGTERM, and ran
     until it was killed; ``changed_by_library``, the outputs that differ without Spotwright's variables, and
@@ -465,6 +474,7 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "lost_files": list(step.stray_files) if not failure else None,
         "unread": list(step.activity.unread) if not failure else None,
         "gets_further": step.gets_further,
+        "saved_at": [{"file": path, "line": line} for path, line in step.saved_at],
         "lives": [_lives_json(each.point.name, each.lives) for each in step.outcomes if each.lives is not None],
         "not_passed_on": [{"launcher": each.launcher, "program": each.program} for each in step.untold]
         if not failure

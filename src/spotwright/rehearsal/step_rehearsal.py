@@ -20,7 +20,7 @@ from spotwright.engine.events import RunStatus
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.fault_injector import NOT_PROCESS_1
-from spotwright.rehearsal.generator_states import changed_generators
+from spotwright.rehearsal.generator_states import changed_generators, writing_lines
 from spotwright.rehearsal.injection_points import (
     SAVES,
     UNREAD,
@@ -185,6 +185,7 @@ class StepRehearsal:
             activity=activity,
             noise=tuple(self._noise),
             outcomes=tuple(self._judged(outcomes, trace.operations, counts)),
+            saved_at=tuple(_saved_at(trace, traced.last_attempt(self._task).folder)),
             shares_processes=_shares_processes(traced.last_attempt(self._task).folder),
             not_comparable=self._not_comparable(),
             own=self._baseline.own,
@@ -599,6 +600,15 @@ class StepRehearsal:
 
 def _seconds(durations: Sequence[float]) -> str:
     return " and ".join(f"{seconds:.2g}s" for seconds in durations)
+
+
+def _saved_at(trace: AttemptTrace, folder: Path) -> Iterator[tuple[str, str]]:
+    """The files that the undisturbed step saves last, each with the line of its Python code that opens it to write."""
+    lines = writing_lines(folder)
+    for path in dict.fromkeys(each.path for each in reversed(trace.operations) if is_save(each)):
+        line = next((line for written, line in lines.items() if written.endswith(f"/{path}")), "")
+        if line:
+            yield path, line
 
 
 def _shares_processes(folder: Path) -> str:

@@ -188,6 +188,7 @@ class StepReport:
     connections: tuple[str, ...] = ()  # addresses that the step connected to; what it changed there is not compared
     undisturbed_failure: str = ""  # why the step fails without any interruption; then it cannot be rehearsed
     failed_trial: TrialRun | None = None
+    saved_at: tuple[tuple[str, str], ...] = ()  # files of its saves, each with the line of its code that writes it
     shares_processes: str = ""  # why the command of an attempt was not process 1, as in a container
     not_comparable: str = ""  # why nothing of its outputs could be compared
     budget_advice: str = ""  # which budget would do, where this one had no room for all trials
