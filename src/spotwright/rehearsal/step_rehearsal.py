@@ -250,7 +250,7 @@ class StepRehearsal:
     @property
     def _phase_now(self) -> WorkPhase:
         """When the step is at work in the shortest time that it has taken so far."""
-        traced = self._traced_seconds
+        traced = self._traced_seconds or self._baseline.seconds or 1.0
         return self._phase.within(min(1.0, self._baseline.seconds / traced))
 
     def _undisturbed_failure(self, trial: TrialRun, prefix: str) -> StepReport:

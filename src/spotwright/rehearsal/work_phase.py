@@ -114,7 +114,7 @@ def reads_fall(reads: Sequence[tuple[float, int]], seconds: float) -> float:
 def falls(samples: Sequence[tuple[float, float]], seconds: float) -> float:
     """The moment after which a step uses much less than before, from samples of what it had used; 0 if there is none."""
     samples = [(at, count) for at, count in samples if at <= seconds]
-    if len(samples) < _FEWEST_MOMENTS or samples[-1][1] <= 0:
+    if len(samples) < _FEWEST_MOMENTS or samples[-1][1] <= 0 or seconds <= 0:
         return 0.0
     whole = samples[-1][1]
     _, at, count = max((count / whole - at / seconds, at, count) for at, count in samples)
