@@ -91,6 +91,7 @@ _SHORT_LIMIT = 30.0  # seconds: so long an attempt is waited for a second time
 _ONLY_ONCE = "it succeeded once, and then "
 _NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs what only one trial can have
 _VARIES_PERHAPS = "the budget ended before it was known whether it differs undisturbed too"
+_ROOM_FOR_LONGER = 4  # trials at the same time: then longer lives run beside the others, and not after them
 _MOST_REPEATS = 4  # of one point: a step that takes an eighth of its first time is still interrupted in the middle
 _EXTRA_EXECUTIONS = 2  # undisturbed, before a difference is first attributed to an interruption
 
@@ -161,6 +162,9 @@ class StepRehearsal:
         self._room = self._measure_room()
         settings = self._settings
         points = draw_points(settings.seed, self._task, activity, settings.interruptions, settings.ranks or 0)
+        if self._room >= _ROOM_FOR_LONGER and points:
+            short = next(each for each in points if each.kind is InjectionKind.LIVES)
+            points += filter(None, [longer_lives(short, kept=False)])
         self._report(f"{self._task}: undisturbed in {_seconds(self._undisturbed_seconds)}; interrupted:")
         if self._budget.is_tight:
             self._report(f"note: {self._budget.advice}")
@@ -295,7 +299,7 @@ class StepRehearsal:
             self._report(outcome)
             yield outcome
             longer = self._longer(outcome)
-            if longer is not None:
+            if longer is not None and longer not in points:
                 number = len(points) + points.index(point) + 1
                 outcome = PointOutcome(longer)
                 if self._may_start(longer):
