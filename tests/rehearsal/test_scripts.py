@@ -54,6 +54,7 @@ SCRIPTS = {
     "logs_beside": Script(RESUMES, "; 2 saves,"),
     "todays_folder": Script(RESUMES, "carries the date of today"),
     "rows_kept": Script(RESUMES, "rows of kept/history.csv are there twice", options=_KEEP),
+    "best_model_kept": Script(RESUMES, "best.json ends otherwise after an interruption, and no attempt reads it"),
     "at_sigterm": Script(WITH_NOTICE),
     "python_launcher": Script(WITH_NOTICE),
     "names_as_text": Script(BACK, "loaded ck-9.json, and not the newest whole save, ck-"),

@@ -195,6 +195,11 @@ def _not_covered(step: StepReport) -> Iterator[str]:
             f"rows of {path} are there twice after an interruption, such as {row[:60]!r}; it outlives an attempt and was not "
             "compared: cut it at the saved position, or name it with --output if it is a result"
         )
+    if step.changed_results:
+        yield (
+            f"{_first_of(step.changed_results)} ends otherwise after an interruption, and no attempt reads it: name it with "
+            "--output if it is a result"
+        )
     for killed in step.orphans[:1]:
         ranks = ", ".join(f"{rank} ({command})" for rank, command in killed.orphans.items())
         saved = f", and wrote to saves {killed.orphans_saved} times" if killed.orphans_saved else ""
@@ -208,6 +213,11 @@ def _not_covered(step: StepReport) -> Iterator[str]:
         yield f"it connected to {', '.join(step.connections[:_MAX_NOISE_SHOWN])}{more}: what it changed there is not compared"
     for path in step.activity.mapped:
         yield f"{path} is changed through a memory map: such saves cannot be traced, so they were interrupted by time"
+
+
+def _first_of(names: Sequence[str]) -> str:
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{names[0]}{more}"
 
 
 def _without_variables(step: StepReport) -> Iterator[str]:

@@ -9,6 +9,7 @@ step is executed a second time before the trials, because a cold start distorts 
 
 from __future__ import annotations
 
+import filecmp
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -92,6 +93,7 @@ _ONLY_ONCE = "it succeeded once, and then "
 _NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs what only one trial can have
 _VARIES_PERHAPS = "the budget ended before it was known whether it differs undisturbed too"
 _ROOM_FOR_LONGER = 4  # trials at the same time: then longer lives run beside the others, and not after them
+_MOST_STATES = 200  # files of the state that are compared
 _MOST_REPEATS = 4  # of one point: a step that takes an eighth of its first time is still interrupted in the middle
 _EXTRA_EXECUTIONS = 2  # undisturbed, before a difference is first attributed to an interruption
 
@@ -133,6 +135,7 @@ class StepRehearsal:
         self._undisturbed_operations: list[Sequence[FileOperation]] = []
         self._undisturbed_folders: list[Path] = []
         self._noise: list[Difference] = []
+        self._second: TrialRun | None = None  # an undisturbed execution
         self._noise_is_checked = False
         alike = [path for path in first.executed if _slug(path) == _slug(task)]
         self._slug = _slug(task) if alike[:1] in ([], [task]) else f"{_slug(task)}-{alike.index(task) + 1}"
@@ -189,6 +192,7 @@ class StepRehearsal:
             activity=activity,
             noise=tuple(self._noise),
             outcomes=tuple(self._judged(outcomes, trace.operations, counts)),
+            changed_results=_results(outcomes, counts),
             saved_at=tuple(_saved_at(trace, traced.last_attempt(self._task).folder)),
             shares_processes=_shares_processes(traced.last_attempt(self._task).folder),
             not_comparable=self._not_comparable(),
@@ -237,6 +241,7 @@ class StepRehearsal:
 
     def _add_undisturbed(self, trial: TrialRun) -> None:
         """Use the second execution: its differences are noise, and its time counts if it is shorter."""
+        self._second = trial
         self._undisturbed_seconds.append(trial.attempts[-1].seconds)
         self._undisturbed_operations.append(_trace_of(trial, self._task).operations)
         self._undisturbed_folders.append(trial.attempts[-1].folder)
@@ -401,13 +406,25 @@ class StepRehearsal:
                 return PointOutcome(point, inconclusive=f"{outcome.problem}; {_VARIES_PERHAPS}")
             outcome = self._evaluate(point, trial)
         if not outcome.problem:
-            outcome = replace(outcome, repeated=self._repeated(trial))
+            outcome = replace(outcome, repeated=self._repeated(trial), changed=tuple(self._changed(trial)))
             trial.remove_files()
         is_whole = trial.status is RunStatus.SUCCEEDED and not trial.injected  # an undisturbed execution
         if is_whole or (point.kind is InjectionKind.START and not outcome.problem):  # or nearly, on a warmer machine
             seconds = min(self._baseline.seconds, trial.attempts[-1].seconds)
             self._baseline = replace(self._baseline, seconds=seconds)
         return self._measured(outcome)
+
+    def _changed(self, trial: TrialRun) -> Iterator[tuple[str, str]]:
+        """The files of the step's state that end otherwise than in two undisturbed executions: in which state, and where."""
+        if self._second is None or not trial.injected:
+            return
+        first, second = (dict(self._workspace.states(each, self._task)) for each in (self._first, self._second))
+        written = {each.path for operations in self._undisturbed_operations for each in operations if is_save(each)}
+        for name, state in self._workspace.states(trial, self._task):
+            for path in sorted(written)[:_MOST_STATES]:
+                files = [each / path for each in (first[name], second[name], state)]
+                if all(each.is_file() for each in files) and _same(*files[:2]) and not _same(*files[1:]):
+                    yield name, path
 
     def _repeated(self, trial: TrialRun) -> tuple[str, str] | None:
         """The first file of the step's state in which rows are there more often than undisturbed, and the first of them."""
@@ -604,6 +621,16 @@ class StepRehearsal:
 
 def _seconds(durations: Sequence[float]) -> str:
     return " and ".join(f"{seconds:.2g}s" for seconds in durations)
+
+
+_same = partial(filecmp.cmp, shallow=False)
+
+
+def _results(outcomes: Sequence[PointOutcome], counts: SaveCounts) -> tuple[str, ...]:
+    """The files of the state that end otherwise after an interruption, and that no attempt reads: a user may read them."""
+    twice = {each.repeated[0] for each in outcomes if each.repeated is not None}
+    found = (pair for outcome in outcomes for pair in outcome.changed if pair[1] not in counts)
+    return tuple(dict.fromkeys(str(Path(*pair)) for pair in found if str(Path(*pair)) not in twice))
 
 
 def _saved_at(trace: AttemptTrace, folder: Path) -> Iterator[tuple[str, str]]:

@@ -152,6 +152,7 @@ class PointOutcome:
     repeated: tuple[str, str] | None = (
         None  # a file of the step's state, and a row that is in it more often than undisturbed
     )
+    changed: tuple[tuple[str, str], ...] = ()  # files of the step's state that end otherwise: in which state, and where
     generators: tuple[str, ...] | None = None  # random generators that ended in another state; None: not known
 
     @property
@@ -188,6 +189,7 @@ class StepReport:
     connections: tuple[str, ...] = ()  # addresses that the step connected to; what it changed there is not compared
     undisturbed_failure: str = ""  # why the step fails without any interruption; then it cannot be rehearsed
     failed_trial: TrialRun | None = None
+    changed_results: tuple[str, ...] = ()  # files of its state that end otherwise, and that no attempt reads
     saved_at: tuple[tuple[str, str], ...] = ()  # files of its saves, each with the line of its code that writes it
     shares_processes: str = ""  # why the command of an attempt was not process 1, as in a container
     not_comparable: str = ""  # why nothing of its outputs could be compared
