@@ -3,8 +3,9 @@
 The first execution is undisturbed. It is the reference: its outputs, its time, its file operations, and the results that all
 other tasks have in every trial. One trial for every injection point follows, and a second undisturbed execution: outputs that
 differ between the two are noise and are ignored in every comparison. All of these run side by side where cores are idle, so the
-verdict on a step that mostly waits takes three times the step's own time: one execution, then a trial of at most two. A short
-step is executed a second time before the trials, because a cold start distorts the times of the first.
+verdict on a step that mostly waits takes three times the step's own time if it resumes: one execution, then lives that together
+are hardly longer; and five times if it starts over. A short step is executed a second time before the trials, because a cold
+start distorts the times of the first.
 """
 
 from __future__ import annotations
