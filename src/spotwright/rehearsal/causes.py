@@ -56,6 +56,7 @@ _BLOCKS_SIGTERM = (
 _OUTLIVES_NOTICE = (
     "the step still runs when its notice ends and is killed: its handler of SIGTERM does not end it, or not in time"
 )
+_NO_HANDLER = "SIGTERM has no handler, and process 1 of a container ignores such a signal: handle it, save and end, or save regularly"
 _SAVES_AT_END = "it saves only when it comes to its end: save regularly, and when SIGTERM comes"
 _NOT_LOADED = "it saves, and still starts from the beginning: check how it loads a save when it starts"
 
@@ -389,7 +390,8 @@ def _why_it_starts_over(step: StepReport) -> str:
         )
     if any(_has_saved_before(outcome) for outcome in step.outcomes):
         return _NOT_LOADED if step.activity.count > 1 else ""
-    return _answer_to_sigterm(step) or (_SAVES_AT_END if step.activity.count else "")
+    has_none = step.task == COMMAND_TASK and OnSigterm.ENDS in step.answers_to_sigterm
+    return _answer_to_sigterm(step) or (_SAVES_AT_END if step.activity.count else _NO_HANDLER if has_none else "")
 
 
 def _has_saved_before(outcome: PointOutcome) -> bool:
