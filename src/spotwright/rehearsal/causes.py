@@ -56,7 +56,7 @@ _BLOCKS_SIGTERM = (
 _OUTLIVES_NOTICE = (
     "the step still runs when its notice ends and is killed: its handler of SIGTERM does not end it, or not in time"
 )
-_NO_HANDLER = "SIGTERM has no handler, and process 1 of a container ignores such a signal: handle it, save and end, or save regularly"
+_NO_HANDLER = "SIGTERM has no handler, and process 1 of a container ignores such a signal: handle it, or save regularly"
 _SAVES_AT_END = "it saves only when it comes to its end: save regularly, and when SIGTERM comes"
 _NOT_LOADED = "it saves, and still starts from the beginning: check how it loads a save when it starts"
 
