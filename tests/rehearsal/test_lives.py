@@ -83,6 +83,7 @@ NOTICED = lives(THIRD, 0.5, 0.5, 0.1, notice=True)
         ([outcome(each) for each in SAVES_RARELY], Verdict.RESUMES),
         ([outcome(STARTS_OVER)], Verdict.STARTS_OVER),
         ([outcome(STUCK)], Verdict.GOES_BACK),
+        ([outcome(lives(THIRD, 0.33, 0.33, 0.01, saved=False))], Verdict.STARTS_OVER),
         ([outcome(STARTS_OVER), outcome(NOTICED)], Verdict.RESUMES_WITH_NOTICE),
         ([outcome(STARTS_OVER), outcome(lives(3 / 5, 0.8, 1.0, notice=True))], Verdict.STARTS_OVER),
         ([outcome(STARTS_OVER), outcome(replace(NOTICED, has_loaded=False))], Verdict.STARTS_OVER),
@@ -148,6 +149,15 @@ def test_the_work_of_an_attempt_is_its_time_without_waits_and_without_its_start(
     assert shown is not None
     assert [life.work for life in shown.attempts] == pytest.approx([1 / 3, 1 / 3, 0.5])
     assert shown.is_ended
+
+
+def test_the_work_of_an_attempt_begins_where_its_own_imports_end() -> None:
+    slow = traced(3.0, 2.0)
+    traces = tuple(replace(each, own_begin=begin) for each, begin in zip(slow.traces["t"], (2.0, None), strict=True))
+    shown = lives_of(lives_point(THIRD, notice=False), replace(slow, traces={"t": traces}), BY_TIME)
+
+    assert shown is not None
+    assert [life.work for life in shown.attempts] == pytest.approx([1 / 3, 1 / 3])
 
 
 def test_what_lives_kept_is_what_the_attempt_that_was_left_alone_did_not_do() -> None:

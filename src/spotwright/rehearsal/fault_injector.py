@@ -112,6 +112,10 @@ class _CurrentAttempt:
     saved: int = 0  # operations on its saves
     run_delay: float = 0.0  # seconds in which it waited for a processor, as last measured
     own_seconds: float | None = None  # its age at its end, without that
+    own_begin: float | None = (
+        None  # its age without that when its work began; None: it has not, or that is not looked for
+    )
+    look_at: float = 0.0  # for the begin of its work
     life_ends_at: float | None = None  # not before
 
 
@@ -272,7 +276,7 @@ class FaultInjector:
             waited = max(attempt.run_delay, used[-1][1] if used else 0.0)
             self._measure_end(attempt)
             seen = replace(trace, connections=foreign, loads=loads, reads=reads, ranks=ranks, waited=waited)
-            seen = replace(seen, own_seconds=attempt.own_seconds, used=used)
+            seen = replace(seen, own_seconds=attempt.own_seconds, own_begin=attempt.own_begin, used=used)
             self.traces.setdefault(key.task, []).append(replace(seen, progress_at=tuple(attempt.progress_at)))
 
     # -- questions of the world
@@ -289,7 +293,27 @@ class FaultInjector:
         if self._timing is not None:
             yield from (each for each in self._attempts.values() if each.started_at is not None and not each.is_taken)
 
+    def _looks_for_begin(self, attempt: _CurrentAttempt) -> bool:
+        own = self._timing.own if self._timing is not None else None
+        return own is not None and own.measured_by is MeasuredBy.TIME and attempt.own_begin is None
+
+    def _look_for_begin(self, attempt: _CurrentAttempt, now: float) -> None:
+        """Note when the work of an attempt begins that is measured by time: once it has computed as long as the imports do.
+
+        Or once it took several times as long as they did: they may compute less when they have left something.
+        """
+        tracer, own = attempt.tracer, self._timing.own if self._timing is not None else None
+        if own is None or tracer is None or attempt.started_at is None or now < attempt.look_at:
+            return
+        attempt.look_at = now + _NEXT_LOOK
+        attempt.run_delay = max(attempt.run_delay, tracer.run_delay)
+        age = max(0.0, now - attempt.started_at - attempt.run_delay)
+        if tracer.cpu_seconds >= _NEARLY * own.start_computes or age >= _LATEST_BEGIN * own.start:
+            attempt.own_begin = age
+
     def _moments(self, attempt: _CurrentAttempt) -> Iterator[float]:
+        if self._looks_for_begin(attempt):
+            yield attempt.look_at
         if self._timing is not None and attempt.started_at is not None:
             yield attempt.started_at + self._limit(attempt, self._timing)
         injection_time = self._injection_time(attempt)
@@ -334,6 +358,8 @@ class FaultInjector:
         if self.timed_out:
             attempt.is_taken = True
             return NodeRemoval(attempt.key, 0.0, "the rehearsal gives it up")
+        if self._looks_for_begin(attempt):
+            self._look_for_begin(attempt, now)
         if attempt.triggered:
             return self._inject(attempt, now, *attempt.triggered.pop(0))
         if attempt.check_signals_at is not None and now >= attempt.check_signals_at and attempt.tracer is not None:
@@ -530,6 +556,8 @@ class FaultInjector:
             self._wake_receiver.recv(4096)
 
 
+_NEARLY, _LATEST_BEGIN = 0.9, 3.0  # times what the imports compute, and how long they took
+_NEXT_LOOK = 0.02  # seconds
 _SHORTEST_LOOK = 0.01  # seconds: the kernel counts in hundredths
 _PROCESSORS = len(os.sched_getaffinity(0))
 
@@ -541,12 +569,12 @@ def _life_ends(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share:
         return started_at if done >= share else None
     if own.measured_by is MeasuredBy.PROCESSOR:
         return attempt.life_ends_at or started_at + own.target(share) / _PROCESSORS
-    if (
-        own.measured_by is MeasuredBy.FILES
-    ):  # the tracer ends it; an attempt that no longer saves lives as long by its time
+    if own.measured_by is MeasuredBy.FILES:  # the tracer ends it, or time where it no longer saves
         began = attempt.saves_at[-1] if attempt.saves_at else started_at + own.start
         return began + max(share, LONGEST_GAP) * own.seconds + attempt.run_delay
-    return started_at + own.start + share * own.seconds + attempt.run_delay
+    if attempt.own_begin is None:
+        return None  # it is still looked for
+    return started_at + attempt.own_begin + share * own.seconds + attempt.run_delay
 
 
 def _is_at_work(attempt: _CurrentAttempt, work: WorkPhase, age: float) -> bool:

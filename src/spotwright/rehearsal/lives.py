@@ -70,8 +70,8 @@ class Lives:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the step ended within its lives."""
-        return len(self.attempts) <= self.count
+        """Whether the step ended within its lives. One that kept nothing anywhere cannot have, whatever was measured."""
+        return len(self.attempts) <= self.count and self.has_saved
 
     @property
     def kept(self) -> float:

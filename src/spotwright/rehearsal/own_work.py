@@ -41,9 +41,11 @@ LONGEST_GAP = 0.4
 class OwnWork:
     """The work of the undisturbed step in units of its measure: progress from 0 to 1, operations on files, or seconds.
 
-    ``begin`` is what an attempt uses before its work begins, for imports; ``whole`` is the work. ``start`` and ``seconds`` are
-    the times, without waits for a processor, that the undisturbed step took to begin and to work. ``saves`` are the numbers of
-    operations on saves after which one of them was complete; empty: saves do not measure the work.
+    ``begin`` is what an attempt uses before its work begins, for imports; ``whole`` is the work. ``start`` and ``seconds``
+    are the times, without waits for a processor, that the undisturbed step took to begin and to work, and ``start_computes``
+    how long it computed to begin: by that the begin of another attempt is found, as all else in imports depends on the
+    machine. ``saves`` are the numbers of operations on saves after which one of them was complete; empty: saves do not
+    measure the work.
     """
 
     measured_by: MeasuredBy
@@ -53,6 +55,7 @@ class OwnWork:
     seconds: float = 0.0
     first_progress: float = 0.0
     saves: tuple[int, ...] = ()
+    start_computes: float = 0.0
 
     def target(self, share: float) -> float:
         """How much of the measure an attempt has used when it has done this share of the work."""
@@ -76,7 +79,8 @@ class OwnWork:
             return None
         if self.measured_by is MeasuredBy.FILES:
             return sum(each.area == SAVES and is_save(each) for each in trace.operations) / self.whole
-        return max(0.0, trace.own_seconds - self.begin) / self.whole
+        begin = self.begin if trace.own_begin is None else trace.own_begin
+        return max(0.0, trace.own_seconds - begin) / self.whole
 
     def place(self, progress: float | None) -> float | None:
         """Where an attempt is that reported this progress, as a share of the work; ``None`` where progress measures nothing."""
@@ -107,7 +111,7 @@ def own_work(
     computed = cpu_seconds - cpu_before
     if computed >= max(_MEASURABLE, _COMPUTES * seconds):
         return OwnWork(MeasuredBy.PROCESSOR, cpu_before, computed, start, seconds)
-    return OwnWork(MeasuredBy.TIME, start, seconds, start, seconds) if seconds > 0 else None
+    return OwnWork(MeasuredBy.TIME, start, seconds, start, seconds, start_computes=cpu_before) if seconds > 0 else None
 
 
 def _regular_saves(trace: AttemptTrace, phase: WorkPhase) -> tuple[int, ...]:

@@ -118,6 +118,7 @@ class SyscallTracer(threading.Thread):
         self._is_frozen = self._is_finished = self._has_filter = False
         self._pending: dict[int, _PendingCall] = {}
         self._released = threading.Event()
+        self._delay_before = 0.0  # before the attempt's code began
         self._held = 0.0  # seconds in which a process of the attempt stood still for this thread
         self._info = ctypes.create_string_buffer(88)
         self.operations: list[FileOperation] = []
@@ -132,14 +133,14 @@ class SyscallTracer(threading.Thread):
     @property
     def run_delay(self) -> float:
         """Seconds in which the attempt waited for a processor, or for this thread, which works or waits for one itself."""
+        return max(0.0, self._delay() - self._delay_before)
+
+    def _delay(self) -> float:
         own = _thread_delay(Path(f"/proc/self/task/{self.native_id}"))
-        return (
-            own
-            + self._held
-            + max(
-                (_thread_delay(thread) for each in process_tree(self._main) for thread in _threads(each)), default=0.0
-            )
-        )
+        threads = (thread for each in process_tree(self._main) for thread in _threads(each)) if self._main else ()
+        return max(own, self._held) + max(
+            map(_thread_delay, threads), default=0.0
+        )  # it waited while it held the attempt
 
     @property
     def cpu_seconds(self) -> float:
@@ -190,6 +191,7 @@ class SyscallTracer(threading.Thread):
         elif _ptrace(_SEIZE, main, None, _OPTIONS) < 0:
             self.failure = f"ptrace is refused: {os.strerror(ctypes.get_errno())}"
         self._main = main
+        self._delay_before = self._delay()
         self._began = time.monotonic()
         self._on_begin()
         os.kill(main, signal.SIGCONT)
