@@ -190,6 +190,17 @@ def test_a_step_of_which_nothing_outlives_an_attempt_keeps_nothing_however_short
     assert (shown.kept, shown.has_saved) == (0.0, False)
 
 
+@pytest.mark.parametrize(("saved", "is_ended"), [(2, True), (10, False)])
+def test_a_step_that_loads_nothing_and_makes_all_its_saves_again_has_not_ended_within_its_lives(
+    saved: int, is_ended: bool
+) -> None:
+    by_names = traced(2.0, 2.0, 2.0, saves=[4, 4, saved], loads=((),) * 3)
+    shown = lives_of(lives_point(THIRD, notice=False), by_names, BY_TIME, saves=10)
+
+    assert shown is not None
+    assert shown.is_ended is is_ended
+
+
 def test_an_attempt_began_where_what_it_loaded_was_written() -> None:
     trials = traced(2.0, 2.0, 2.0, loads=((), ("s",), ("s",)))
     shown = lives_of(lives_point(THIRD, notice=False), trials, BY_TIME)

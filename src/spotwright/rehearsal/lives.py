@@ -70,8 +70,14 @@ class Lives:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the step ended within its lives. One that kept nothing anywhere cannot have, whatever was measured."""
-        return len(self.attempts) <= self.count and self.has_saved
+        """Whether the step ended within its lives, and can have gone on from something.
+
+        It cannot where nothing outlives an attempt. Where it loaded nothing, it may have seen by their names alone what is done;
+        then its work must have been counted, or its last attempt have saved less than all: seconds alone do not show it.
+        """
+        all_saved = self.last_saved is None or self.last_saved > 1.0 - _LEAST
+        by_names = self.is_exact or not all_saved
+        return len(self.attempts) <= self.count and self.has_saved and (self.has_loaded or by_names)
 
     @property
     def kept(self) -> float:
