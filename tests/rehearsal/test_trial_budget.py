@@ -85,8 +85,8 @@ def test_the_most_informative_point_is_tried_and_the_others_are_named(project: P
     (step,) = json.loads(done.out)["steps"]
 
     tried = [point["name"] for point in step["points"] if point["run"] is not None]
-    assert tried == ["lives of a third, no notice"]
-    assert step["not_tried"][0] == "start, no notice"
+    assert "lives of a third, no notice" in tried
+    assert {"start, no notice", "lives of a third, with notice"} <= set(step["not_tried"])
     assert re.search(r"--budget \dm has room", step["undecided"])
     assert "of the budget of 30s" in done.err
 
