@@ -111,4 +111,6 @@ def test_its_first_form_which_wipes_what_it_saved_fails_the_rehearsal(tmp_path: 
     code, step = rehearsed("first_form.py", "copy-and-train", tmp_path)
 
     assert (code, step["verdict"]) == (1, "safe but starts over")
-    assert step["done_again"] == 1.0
+    done_again = step["done_again"]
+    assert isinstance(done_again, float)
+    assert done_again > 0.9  # measured by its time, of which its start takes a part

@@ -1,4 +1,4 @@
-"""The cost of interruptions, with redone work measured by the most reliable source, and the verdict."""
+"""The cost of interruptions, by the step's own measure, and the worst outcome of all points."""
 
 from __future__ import annotations
 
@@ -10,127 +10,80 @@ import pytest
 from tests.rehearsal.interrupted_points import INTERRUPTED, NOT_INTERRUPTED, POINT, attempt, succeeded, trial
 
 from spotwright.rehearsal.attempt_trace import AttemptTrace
-from spotwright.rehearsal.fault_injector import InjectionResult
-from spotwright.rehearsal.injection_points import AtShare, FileActivity, Injection, InjectionKind, InjectionPoint
-from spotwright.rehearsal.loaded_saves import Origin, Resume
+from spotwright.rehearsal.lives import Life, Lives
+from spotwright.rehearsal.own_work import MeasuredBy, OwnWork
 from spotwright.rehearsal.report import outcome_text
 from spotwright.rehearsal.trial_timing import LIMIT_FACTOR, LIMIT_SECONDS
-from spotwright.rehearsal.trials import TrialAttempt, TrialRun
+from spotwright.rehearsal.trials import TrialRun
 from spotwright.rehearsal.verdict import (
     MIN_KEPT_SHARE,
     Baseline,
     InterruptionCost,
-    MeasuredBy,
     PointOutcome,
     StepReport,
     Verdict,
     cost_of,
-    most_reliable,
-    verdict_of,
 )
 
-SAVES_REGULARLY = Baseline(1.0, save_times=tuple(number / 10 for number in range(1, 10)), traced_seconds=1.0)
+PROGRESS = OwnWork(MeasuredBy.PROGRESS, 0.0, 1.0)
+TIME = OwnWork(MeasuredBy.TIME, begin=0.2, whole=0.8)
+PROCESSOR = OwnWork(MeasuredBy.PROCESSOR, begin=1.0, whole=4.0)
+ENDED = Lives(1 / 3, notice=False, count=5, attempts=(Life(1, 0.3, 0.0, is_interrupted=True),))
 
 
-def interrupted(seconds: float, **progress: float) -> TrialAttempt:
-    return attempt(1, seconds, "interrupted", progress.get("first"), progress.get("last"))
+def interrupted_once(
+    own: tuple[float, float], progress: tuple[float, float] = (0.0, 0.0), cpu: tuple[float, float] = (0.0, 0.0)
+) -> TrialRun:
+    """A trial of two attempts that took these times without waits; the first came this far, where the second began."""
+    first = replace(attempt(1, 9.0, "interrupted", 0.0, progress[0]), cpu_seconds=cpu[0])
+    second = replace(succeeded(9.0, progress[1]), cpu_seconds=cpu[1])
+    traces = tuple(AttemptTrace(own_seconds=seconds) for seconds in own)
+    return replace(trial(first, second), traces={"t": traces})
 
 
-def measured(one: TrialRun, baseline: Baseline) -> InterruptionCost:
-    cost = cost_of(one, baseline)
+def measured(one: TrialRun, own: OwnWork) -> InterruptionCost:
+    cost = cost_of(one, Baseline(1.0, 1.0, own))
     assert cost is not None
     return cost
 
 
 def test_a_trial_without_interruption_has_no_cost() -> None:
-    assert cost_of(trial(succeeded(1.0)), Baseline(1.0)) is None
+    assert cost_of(trial(succeeded(1.0)), Baseline(1.0, 1.0, TIME)) is None
 
 
-def test_the_extra_time_is_the_time_beyond_the_undisturbed_one() -> None:
-    assert measured(trial(interrupted(0.6), succeeded(0.7)), Baseline(1.0)).extra_seconds == pytest.approx(0.3)
+def test_the_extra_time_is_that_beyond_the_undisturbed_one_without_waits_for_a_processor() -> None:
+    assert measured(interrupted_once((0.6, 0.7)), TIME).extra_seconds == pytest.approx(0.3)
 
 
 def test_by_progress_the_redone_work_is_the_gap_between_last_and_first_report() -> None:
-    cost = measured(trial(interrupted(9.0, first=0.0, last=0.6), succeeded(9.0, first=0.5)), Baseline(1.0, 0.0, 1.0))
+    cost = measured(interrupted_once((0.6, 0.7), (0.6, 0.5)), PROGRESS)
 
-    assert cost.measured_by is MeasuredBy.PROGRESS
     assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.6, 0.1))
 
 
-def test_by_saves_an_attempt_that_makes_only_the_remaining_ones_resumes() -> None:
-    cost = measured(trial(interrupted(0.55), succeeded(9.0), saves=(5, 4)), SAVES_REGULARLY)
+def test_by_time_the_start_is_no_work() -> None:
+    cost = measured(interrupted_once((0.6, 0.8)), TIME)
 
-    assert cost.measured_by is MeasuredBy.SAVES
-    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.55, 0.05))
+    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.5, 0.25))
 
 
-def test_by_saves_an_attempt_that_makes_all_of_them_starts_over() -> None:
-    cost = measured(trial(interrupted(0.55), succeeded(9.0), saves=(5, 9)), SAVES_REGULARLY)
+def test_by_processor_time_what_both_attempts_computed_beyond_the_work_was_redone() -> None:
+    cost = measured(interrupted_once((9.0, 9.0), cpu=(3.0, 4.0)), PROCESSOR)
+
+    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.5, 0.25))
+
+
+def test_more_than_was_interrupted_is_never_redone() -> None:
+    cost = measured(interrupted_once((0.3, 9.0)), TIME)
 
     assert cost.redone_work == cost.interrupted_work
 
 
-def test_by_saves_work_after_the_last_save_counts_as_redone() -> None:
-    download = Baseline(1.0, save_times=(0.01, 0.02), traced_seconds=1.0)
+@pytest.mark.parametrize("own", [None, TIME])
+def test_an_attempt_that_was_not_measured_has_no_cost(own: OwnWork | None) -> None:
+    one = replace(interrupted_once((0.6, 0.7)), traces={"t": (AttemptTrace(own_seconds=0.6), AttemptTrace())})
 
-    cost = measured(trial(interrupted(0.8), succeeded(9.0), saves=(2, 0)), download)
-
-    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.8, 0.78))
-
-
-def test_without_progress_and_saves_redone_work_is_measured_by_processor_time() -> None:
-    attempts = replace(interrupted(60.0), cpu_seconds=3.0), replace(succeeded(60.0), cpu_seconds=4.0)
-    connected = replace(trial(*attempts), traces={"t": (AttemptTrace(connections=("db:5432",)),) * 2})
-
-    cost = measured(connected, Baseline(8.0, cpu_seconds=5.0))
-
-    assert cost.measured_by is MeasuredBy.TIME
-    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((3.0, 2.0))
-
-
-def test_a_step_of_which_nothing_outlives_an_attempt_redoes_everything_however_long_it_takes() -> None:
-    bare = replace(trial(interrupted(0.6), succeeded(0.1)), traces={"t": (AttemptTrace(), AttemptTrace())})
-
-    cost = measured(bare, Baseline(1.0))
-
-    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.6, 0.6))
-
-
-def untraced(*attempts: TrialAttempt, saves: tuple[int, ...] = ()) -> TrialRun:
-    """The same trial, whose last attempt could not be traced."""
-    one = trial(*attempts, saves=saves)
-    return replace(one, traces={"t": (*one.traces["t"][:1], AttemptTrace(failure="ptrace is refused"))})
-
-
-def test_an_attempt_that_was_not_traced_is_not_taken_for_one_that_made_no_saves() -> None:
-    long = replace(SAVES_REGULARLY, seconds=10.0, cpu_seconds=10.0)
-
-    assert measured(untraced(interrupted(5.5), succeeded(9.0), saves=(5, 0)), long).measured_by is MeasuredBy.TIME
-
-
-@pytest.mark.parametrize(("cpu_seconds", "source"), [(0.9, MeasuredBy.NOTHING), (1.0, MeasuredBy.TIME)])
-def test_without_trace_and_progress_only_a_second_of_a_processor_measures(
-    cpu_seconds: float, source: MeasuredBy
-) -> None:
-    cost = measured(untraced(interrupted(6.0), succeeded(7.0)), Baseline(9.0, cpu_seconds=cpu_seconds))
-
-    assert cost.measured_by is source
-    assert cost.extra_seconds == pytest.approx(4.0)
-
-
-def test_without_trace_progress_measures_as_ever() -> None:
-    cost = measured(untraced(interrupted(9.0, first=0.0, last=0.6), succeeded(9.0, first=0.5)), Baseline(0.5, 0.0, 1.0))
-
-    assert cost.measured_by is MeasuredBy.PROGRESS
-
-
-def test_costs_by_the_most_reliable_source_count() -> None:
-    by_progress, by_time = (
-        InterruptionCost(1, 0.0, 1.0, 0.0, MeasuredBy.PROGRESS),
-        InterruptionCost(1, 0.0, 1.0, 1.0, MeasuredBy.TIME),
-    )
-
-    assert most_reliable([by_time, by_progress]) == [by_progress]
+    assert cost_of(one, Baseline(1.0, 1.0, own)) is None
 
 
 def test_a_point_that_waited_for_an_attempt_that_was_not_traced_does_not_say_that_the_step_finished_before() -> None:
@@ -145,23 +98,10 @@ def test_a_point_that_waited_for_an_attempt_that_was_not_traced_does_not_say_tha
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [
-        ([{"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.TIME), "trial": INTERRUPTED}], Verdict.RESUMES),
-        ([{"cost": InterruptionCost(1, 1.0, 1.0, 1.0, MeasuredBy.TIME), "trial": INTERRUPTED}], Verdict.STARTS_OVER),
-        ([{"cost": InterruptionCost(1, 0.1, 0.0, 0.0, MeasuredBy.NOTHING), "trial": INTERRUPTED}], Verdict.SAFE),
-        (
-            [
-                {"cost": InterruptionCost(1, 0.1, 0.0, 0.0, MeasuredBy.NOTHING), "trial": INTERRUPTED},
-                {"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.PROGRESS), "trial": INTERRUPTED},
-            ],
-            Verdict.RESUMES,
-        ),
+        ([{"trial": INTERRUPTED, "lives": ENDED}], Verdict.RESUMES),
         ([{}], Verdict.UNDECIDED),
-        ([{"trial": INTERRUPTED}], Verdict.STARTS_OVER),
         (
-            [
-                {"problem": "it hangs", "never_finishes": True, "trial": INTERRUPTED},
-                {"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.TIME)},
-            ],
+            [{"problem": "it hangs", "never_finishes": True, "trial": INTERRUPTED}, {"lives": ENDED}],
             Verdict.NEVER_FINISHES,
         ),
         (
@@ -171,13 +111,7 @@ def test_a_point_that_waited_for_an_attempt_that_was_not_traced_does_not_say_tha
             ],
             Verdict.UNSAFE,
         ),
-        (
-            [
-                {"problem": "no data", "trial": NOT_INTERRUPTED},
-                {"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.TIME)},
-            ],
-            Verdict.FAILS,
-        ),
+        ([{"problem": "no data", "trial": NOT_INTERRUPTED}, {"lives": ENDED}], Verdict.FAILS),
     ],
 )
 def test_the_verdict_is_the_worst_outcome(outcomes: list[dict[str, Any]], verdict: Verdict) -> None:
@@ -191,10 +125,19 @@ def test_a_step_that_fails_undisturbed_has_the_verdict_fails() -> None:
 
 
 def test_the_cost_per_interruption_is_the_mean() -> None:
-    costs = [InterruptionCost(1, 0.3, 1, 0, MeasuredBy.TIME), InterruptionCost(3, 0.5, 1, 0, MeasuredBy.TIME)]
+    costs = [InterruptionCost(1, 0.3, 1.0, 0.0), InterruptionCost(3, 0.5, 1.0, 0.4)]
     step = StepReport("t", (1.0,), outcomes=tuple(PointOutcome(POINT, cost=cost) for cost in costs))
 
     assert step.cost_per_interruption == pytest.approx(0.2)
+    assert step.redone_per_interruption == pytest.approx(0.1)
+
+
+def test_a_step_that_ends_within_its_lives_and_redoes_nearly_all_in_other_trials_is_undecided() -> None:
+    outcome = PointOutcome(POINT, INTERRUPTED, lives=ENDED, cost=InterruptionCost(1, 0.9, 1.0, 0.99))
+    step = StepReport("t", (1.0,), outcomes=(outcome,) * 3)
+
+    assert step.verdict is Verdict.UNDECIDED
+    assert "still 99% of the interrupted work was redone" in step.undecided
 
 
 @pytest.mark.parametrize("page", ["explanation/rehearsal.md", "how-to/rehearse.md"])
@@ -207,91 +150,9 @@ def test_both_pages_name_the_thresholds_of_the_code(page: str) -> None:
     assert f"at least {words[MIN_KEPT_SHARE]} of the interrupted work is kept" in text
 
 
-@pytest.mark.parametrize(
-    ("unannounced", "announced", "verdict"),
-    [
-        (0.1, 0.1, Verdict.RESUMES),
-        (0.1, 1.0, Verdict.RESUMES),
-        (1.0, 0.1, Verdict.RESUMES_WITH_NOTICE),
-        (1.0, 1.0, Verdict.STARTS_OVER),
-    ],
-)
-def test_a_step_resumes_if_it_keeps_work_without_a_notice(
-    unannounced: float, announced: float, verdict: Verdict
-) -> None:
-    outcomes = [
-        PointOutcome(
-            InjectionPoint("middle", InjectionKind.MIDDLE, (Injection(InjectionKind.MIDDLE, AtShare(0.5), notice),)),
-            trial=INTERRUPTED,
-            cost=InterruptionCost(1, 0.1, 1.0, redone, MeasuredBy.PROGRESS),
-        )
-        for notice, redone in ((False, unannounced), (True, announced))
-    ]
-
-    assert StepReport("t", (1.0,), outcomes=tuple(outcomes)).verdict is verdict
-
-
-@pytest.mark.parametrize(("redone", "again", "verdict"), [(0.5, 20, Verdict.STARTS_OVER), (0.9, 1, Verdict.RESUMES)])
-def test_where_saves_are_counted_seconds_do_not_decide(redone: float, again: int, verdict: Verdict) -> None:
-    cost = InterruptionCost(1, 0.1, 1.0, redone, MeasuredBy.SAVES, saved=21, saved_again=again)
-    outcome = PointOutcome(
-        InjectionPoint("middle", InjectionKind.MIDDLE, (Injection(InjectionKind.MIDDLE, AtShare(0.5)),)),
-        trial=INTERRUPTED,
-        cost=cost,
-    )
-
-    assert StepReport("t", (1.0,), outcomes=(outcome,)).verdict is verdict
-
-
-def resume(origin: Origin, saved: int = 5, redone: int = 0) -> Resume:
-    loaded = () if origin is Origin.NOTHING else ("ck-3",)
-    return Resume(2, ("ck-5",), loaded, 0 if origin is Origin.NEWEST else 2, 3, saved, redone)
-
-
-NEWEST, OLDER, NOTHING = (resume(origin) for origin in Origin)
-
-
-@pytest.mark.parametrize(
-    ("suddenly", "announced", "verdict"),
-    [
-        ([NEWEST, NEWEST], [NOTHING], Verdict.RESUMES),
-        ([NEWEST, OLDER], [], Verdict.GOES_BACK),
-        ([OLDER], [], Verdict.GOES_BACK),
-        ([resume(Origin.OLDER, redone=5)], [], Verdict.GOES_BACK),
-        ([NEWEST, NOTHING], [], Verdict.GOES_BACK),
-        ([NOTHING, NOTHING], [], Verdict.STARTS_OVER),
-        ([NOTHING], [NEWEST], Verdict.RESUMES_WITH_NOTICE),
-        ([], [NEWEST], Verdict.RESUMES_WITH_NOTICE),
-        ([resume(Origin.NEWEST, 10, 9)] * 2, [], Verdict.STARTS_OVER),
-    ],
-)
-def test_a_step_resumes_if_every_attempt_loaded_the_newest_whole_save(
-    suddenly: list[Resume], announced: list[Resume], verdict: Verdict
-) -> None:
-    outcomes = [
-        PointOutcome(
-            point, replace(INTERRUPTED, injected=(InjectionResult(1, point.injections[0], 0.5),)), resumes=(each,)
-        )
-        for notice, resumes in ((False, suddenly), (True, announced))
-        for each in resumes
-        for point in [
-            InjectionPoint("middle", InjectionKind.MIDDLE, (Injection(InjectionKind.MIDDLE, AtShare(0.5), notice),))
-        ]
-    ]
-
-    assert verdict_of(outcomes) is verdict
-
-
-def test_as_many_saves_as_undisturbed_tell_nothing_of_a_step_that_saves_by_time() -> None:
-    outcome = PointOutcome(POINT, INTERRUPTED, resumes=(resume(Origin.NEWEST, 10, 9),))
-
-    assert verdict_of([outcome], counts_saves=False) is Verdict.RESUMES
-    assert verdict_of([outcome], FileActivity(saves_only_early=True), counts_saves=False) is Verdict.STARTS_OVER
-
-
 @pytest.mark.parametrize(("interrupted_trials", "verdict"), [(2, Verdict.UNDECIDED), (3, Verdict.RESUMES)])
 def test_too_few_interrupted_trials_decide_nothing(interrupted_trials: int, verdict: Verdict) -> None:
-    outcomes = [PointOutcome(POINT, INTERRUPTED, resumes=(NEWEST,))] * interrupted_trials
+    outcomes = [PointOutcome(POINT, INTERRUPTED, lives=ENDED)] * interrupted_trials
     step = StepReport("t", (1.0,), outcomes=(*outcomes, PointOutcome(POINT, NOT_INTERRUPTED)))
 
     assert step.verdict is verdict
@@ -299,7 +160,9 @@ def test_too_few_interrupted_trials_decide_nothing(interrupted_trials: int, verd
 
 
 def test_a_step_of_whose_outputs_nothing_can_be_compared_is_undecided_and_a_failing_one_is_not_safe() -> None:
-    good = StepReport("t", (1.0,), outcomes=(PointOutcome(POINT, INTERRUPTED),) * 3, not_comparable="it has none")
+    good = StepReport(
+        "t", (1.0,), outcomes=(PointOutcome(POINT, INTERRUPTED, lives=ENDED),) * 3, not_comparable="it has none"
+    )
     bad = replace(good, outcomes=(*good.outcomes, PointOutcome(POINT, INTERRUPTED, problem="attempt 2 failed")))
 
     assert (good.verdict, good.undecided) == (Verdict.UNDECIDED, "it has none")

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.project import Project
 from tests.sampling import every
 
-from spotwright.rehearsal.generator_states import changed_generators, recording_environment
+from spotwright.rehearsal.generator_states import changed_generators, recording_environment, writing_lines
 
 LOOP = """
 import json, os, pathlib, random, sys, time
@@ -140,3 +140,12 @@ def test_without_a_sitecustomize_of_the_user_nothing_is_printed(tmp_path: Path) 
 
     assert done.stdout + done.stderr == ""
     assert len(list((tmp_path / "generators" / "states").glob("*.json"))) == 1
+
+
+def test_the_line_that_writes_a_file_is_recorded_and_those_of_the_library_are_not(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text("import pathlib, sys\n\npathlib.Path(sys.argv[1]).write_text('1')\nopen(sys.argv[1]).read()\n")
+    env = {**os.environ, **recording_environment(tmp_path, os.environ)}
+    subprocess.run([sys.executable, str(program), str(tmp_path / "state")], env=env, check=True)
+
+    assert writing_lines(tmp_path)[str(tmp_path / "state")] == "train.py:3"

@@ -38,7 +38,21 @@ def report(verdict: str = "not safe", **fields: Any) -> RehearsalReport:
         "probable_cause": "state.json is written in place",
         "cost_per_interruption": 0.5,
         "done_again": 0.1,
-        "measured_by": "its saves",
+        "measured_by": "the files that it writes",
+        "lives": [
+            {
+                "name": "lives of a third, no notice",
+                "share": 1 / 3,
+                "notice": False,
+                "ended": True,
+                "kept": 1.0,
+                "attempts": [
+                    {"number": 1, "work": 0.33, "began": 0.0, "ended": 0.33, "interrupted": True},
+                    {"number": 2, "work": 0.33, "began": None, "ended": None, "interrupted": True},
+                    {"number": 3, "work": 0.4, "began": 0.6, "ended": 1.0, "interrupted": False},
+                ],
+            }
+        ],
         "lost_files": ["/tmp/state"],  # noqa: S108 (what a report names)
         "connections": ["127.0.0.1:8080"],
         "mapped_saves": ["state.bin"],
@@ -154,3 +168,12 @@ def test_a_browser_shows_the_report_without_overflow_in_the_colours_of_the_noteb
     shown = shown_in_a_browser(report(points=[long])._repr_html_(), tmp_path, width, background, colour)
 
     assert shown == {"overflow": 0, "colour": colour, "align": "left", "lines": 1}
+
+
+def test_lives_are_bars_from_where_an_attempt_began_to_where_it_ended() -> None:
+    html = report()._repr_html_()
+
+    assert "lives of a third, no notice: the step ended in life 3" in html
+    assert "margin-left:60.0%;width:40.0%" in html
+    assert "aria-label='attempt 1: 0% to 33%'" in html
+    assert "2: 33% of the work; where it began is not known" in html

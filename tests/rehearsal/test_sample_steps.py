@@ -65,12 +65,12 @@ def waits_for_three_seconds(model: dsl.Output[dsl.Model]) -> None:
 
 
 @pytest.mark.many
-def test_the_verdict_on_a_step_that_waits_takes_three_times_its_time_and_ten_seconds(rehearse: Rehearse) -> None:
+def test_the_verdict_on_a_step_that_waits_takes_five_times_its_time_and_ten_seconds(rehearse: Rehearse) -> None:
     began = time.monotonic()
 
     rehearsal = rehearse(waits_for_three_seconds, interruptions=5)
 
-    assert time.monotonic() - began <= 3 * min(rehearsal.steps[0].undisturbed_seconds) + 10
+    assert time.monotonic() - began <= 5 * min(rehearsal.steps[0].undisturbed_seconds) + 10
     assert rehearsal.steps[0].verdict is Verdict.STARTS_OVER
 
 

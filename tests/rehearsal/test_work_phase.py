@@ -18,6 +18,7 @@ from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.fault_injector import InjectionResult
 from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, AtShare, Injection, InjectionKind
+from spotwright.rehearsal.lives import Life, Lives
 from spotwright.rehearsal.rehearsal_settings import TrialBudget
 from spotwright.rehearsal.trial_timing import TrialTiming
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
@@ -121,12 +122,18 @@ def test_a_rehearsal_that_ends_before_three_trials_says_which_budget_would_do() 
     assert report.verdict is Verdict.UNDECIDED
     assert report.undecided == (
         "only 1 of 4 trials were interrupted: undisturbed it takes 20s of the budget of 1m00s, and a verdict needs 3 trials of "
-        "up to 30s: --budget 3m has room for them"
+        "up to 1m00s: --budget 4m has room for them"
     )
 
 
-def test_three_trials_at_work_decide() -> None:
-    assert StepReport("t", (20.0,), outcomes=outcomes(True, True, True, False)).undecided == ""
+def test_three_trials_at_work_decide_with_lives() -> None:
+    ended = Lives(1 / 3, notice=False, count=5, attempts=(Life(1, 0.3, 0.0, is_interrupted=True),))
+    tried = (*outcomes(True, True, True, False), PointOutcome(POINT, INTERRUPTED, lives=ended))
+
+    assert StepReport("t", (20.0,), outcomes=tried).undecided == ""
+    assert StepReport("t", (20.0,), outcomes=tried[:-1]).undecided.startswith(
+        "whether it ends although no attempt lives"
+    )
 
 
 IMPORTS = """

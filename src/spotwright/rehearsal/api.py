@@ -32,7 +32,6 @@ _COLOURS = {
     "safe and resumes only with a notice": _CAREFUL,
     "safe but goes back to an older save": _CAREFUL,
     "safe but starts over": _CAREFUL,
-    "safe": _CAREFUL,
     "undecided": _CAREFUL,
     "survived": _SAFE,
     "broken": _UNSAFE,
@@ -53,10 +52,36 @@ def _step(step: Mapping[str, Any]) -> Iterator[str]:
     if lines:
         items = "".join(f"<li>{escape(line)}</li>" for line in lines)
         yield f"<ul style='margin:.2em 0'>{items}</ul>"
+    for lives in step["lives"]:
+        yield f"<p style='margin:.4em 0 .1em;{_PLAIN}'>{escape(_lives(lives))}</p>{''.join(map(_bar, lives['attempts']))}"
     if step["points"]:
         rows = "".join(_row(_point(point)) for point in step["points"])
         head = "".join(f"<th style='{_CELL}'>{name}</th>" for name in ("Interrupted", "Result", "Details"))
         yield f"<table style='{_TABLE}'><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _lives(lives: Mapping[str, Any]) -> str:
+    count = len(lives["attempts"])
+    kept = f"the step ended in life {count}"
+    if not lives["ended"]:
+        kept = f"after {count - 1} lives {lives['kept']:.0%} of the work was kept"
+    return f"{lives['name']}: {kept}"
+
+
+def _bar(life: Mapping[str, Any]) -> str:
+    """A life as a bar: where in the work the attempt began and ended."""
+    if life["began"] is None:
+        return (
+            f"<div style='{_PLAIN}'>{life['number']}: {life['work']:.0%} of the work; where it began is not known</div>"
+        )
+    began, ended = 100 * life["began"], 100 * life["ended"]
+    colour = _CAREFUL if life["interrupted"] else _SAFE
+    words = f"attempt {life['number']}: {began:.0f}% to {ended:.0f}%"
+    return (
+        f"<div role='img' aria-label='{words}' title='{words}' style='max-width:30em;height:.6em;margin:.15em 0;"
+        "background:rgba(128,128,128,.2)'>"
+        f"<div style='margin-left:{began:.1f}%;width:{max(1.0, ended - began):.1f}%;height:100%;background:{colour}'></div></div>"
+    )
 
 
 def _figures(step: Mapping[str, Any]) -> Iterator[str]:
@@ -117,7 +142,6 @@ _WORST_FIRST = (
     "never finishes",
     "undecided",
     "safe but starts over",
-    "safe",
     "safe but goes back to an older save",
     "safe and resumes only with a notice",
     "safe and resumes",

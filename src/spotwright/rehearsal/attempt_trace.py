@@ -73,12 +73,14 @@ class AttemptTrace:
     """The observations of one attempt.
 
     ``stray_files`` were written outside of the watched folders and not removed; ``failure`` says why the attempt could not be
-    traced; ``on_sigterm`` has every process that SIGTERM reached; ``untold`` are the programs that handle SIGTERM and never got
-    it, because the process that started them did not pass it on; ``connections`` are addresses with ports; ``mapped`` are
+    traced; ``on_sigterm`` has every process that SIGTERM reached; ``untold`` are the programs that handle SIGTERM and never
+    got it, because the process that started them did not pass it on; ``connections`` are addresses with ports; ``mapped`` are
     area and path of the watched files that a writable memory map shows; ``loads`` are the files of earlier attempts that it
-    read, by their paths in the folders that outlive an attempt, ``None`` if not all were seen; ``progress_at`` are the moments of
-    its first and its last report of progress; ``reads`` are samples of how often an undisturbed attempt had read; ``ranks`` are
-    the ranks that its processes had; ``waited`` is how many seconds an undisturbed attempt waited for a processor.
+    read, by their paths in the folders that outlive an attempt, ``None`` if not all were seen; ``progress_at`` are the
+    moments of its first and its last report of progress; ``reads`` are samples of how often an undisturbed attempt had read;
+    ``ranks`` are the ranks that its processes had; ``waited`` is how many seconds the attempt waited for a processor, and
+    ``own_seconds`` how long it took without them, of which ``own_begin`` before its work began (``None``: not known);
+    ``used`` are samples of an undisturbed attempt: its age, how long it had waited and how long it had computed.
     """
 
     operations: tuple[FileOperation, ...] = ()
@@ -93,6 +95,9 @@ class AttemptTrace:
     reads: tuple[tuple[float, int], ...] = ()
     ranks: tuple[int, ...] = ()
     waited: float = 0.0
+    own_seconds: float | None = None
+    own_begin: float | None = None
+    used: tuple[tuple[float, float, float], ...] = ()
 
 
 def on_sigterm(status: str, number: int) -> OnSigterm:

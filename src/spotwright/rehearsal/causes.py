@@ -32,8 +32,8 @@ _LOCK = re.compile(r"(?<![a-z])(?:lock(?:ed|file)?|running|in.?progress)(?![a-z]
 _SQLITE = re.compile(r"-(?:journal|wal|shm)$")
 _WHOLE = "the newest save was whole and was loaded, and still the outputs differ"
 _MISSING_STATE = (
-    f"{_WHOLE}: they depend on something that is not in the save; compare what the step changes as it goes with "
-    "what it saves"
+    f"{_WHOLE}: they depend on something that is not in the save, such as a counter or a schedule; compare what the step changes "
+    "as it goes with what it saves"
 )
 _GENERATORS = {
     "random": "random.getstate and setstate",
@@ -56,6 +56,7 @@ _BLOCKS_SIGTERM = (
 _OUTLIVES_NOTICE = (
     "the step still runs when its notice ends and is killed: its handler of SIGTERM does not end it, or not in time"
 )
+_NO_HANDLER = "SIGTERM has no handler, and process 1 of a container ignores such a signal: handle it, or save regularly"
 _SAVES_AT_END = "it saves only when it comes to its end: save regularly, and when SIGTERM comes"
 _NOT_LOADED = "it saves, and still starts from the beginning: check how it loads a save when it starts"
 
@@ -389,13 +390,14 @@ def _why_it_starts_over(step: StepReport) -> str:
         )
     if any(_has_saved_before(outcome) for outcome in step.outcomes):
         return _NOT_LOADED if step.activity.count > 1 else ""
-    return _answer_to_sigterm(step) or (_SAVES_AT_END if step.activity.count else "")
+    has_none = step.task == COMMAND_TASK and OnSigterm.ENDS in step.answers_to_sigterm
+    return _answer_to_sigterm(step) or (_SAVES_AT_END if step.activity.count else _NO_HANDLER if has_none else "")
 
 
 def _has_saved_before(outcome: PointOutcome) -> bool:
     """Whether an attempt that was interrupted in the middle had saved anything, or could not be traced."""
     trial = outcome.trial
-    if trial is None or outcome.point.kind is not InjectionKind.MIDDLE:
+    if trial is None or outcome.point.kind not in (InjectionKind.MIDDLE, InjectionKind.LIVES):
         return False
     return bool(trial.tracing_failure) or any(trial.save_counts[:1])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import selectors
 import shutil
@@ -27,15 +28,24 @@ from spotwright.local.protocol import WORK, PrivateFolderSettings, StartOrder
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.generator_states import recording_environment
-from spotwright.rehearsal.injection_points import SAVES, AtOperation, AtShare, Injection, InjectionKind
+from spotwright.rehearsal.injection_points import (
+    SAVES,
+    AtLife,
+    AtOperation,
+    AtShare,
+    Injection,
+    InjectionKind,
+    is_save,
+)
 from spotwright.rehearsal.loaded_saves import LoadWatcher
+from spotwright.rehearsal.own_work import LONGEST_GAP, MeasuredBy, OwnWork
 from spotwright.rehearsal.ranks import TakenRanks, notice_pattern, write_notices
 from spotwright.rehearsal.syscall_tracer import SyscallTracer
 from spotwright.rehearsal.trial_timing import TrialTiming
 from spotwright.rehearsal.work_phase import ReadSampler, SeenBy, WorkPhase
 from spotwright.supply.node_fit import AttemptKey
 
-__all__ = ["FaultInjector", "InjectionResult"]
+__all__ = ["NOT_PROCESS_1", "FaultInjector", "InjectionResult"]
 
 
 _LAST_LOOK = 0.2
@@ -99,7 +109,14 @@ class _CurrentAttempt:
     is_taken: bool = False
     is_held: bool = False
     hides_loads: bool = False
+    saved: int = 0  # operations on its saves
     run_delay: float = 0.0  # seconds in which it waited for a processor, as last measured
+    own_seconds: float | None = None  # its age at its end, without that
+    own_begin: float | None = (
+        None  # its age without that when its work began; None: it has not, or that is not looked for
+    )
+    look_at: float = 0.0  # for the begin of its work
+    life_ends_at: float | None = None  # not before
 
 
 _MOST_SLOWNESS = 10.0
@@ -182,6 +199,8 @@ class FaultInjector:
             env |= {"SPOTWRIGHT_NOTICE_FILE": notice_pattern(order.directory), "SPOTWRIGHT_NOTICE_URL": ""}
         if self._passes_on_sigterm:  # a command, whose processes are executed anew
             env |= recording_environment(Path(order.directory), env)
+            if not self._ranks:  # a launcher that is killed alone leaves its ranks only outside of a container
+                env["SPOTWRIGHT_PROCESS_1"] = str(Path(order.directory, NOT_PROCESS_1))
         if not self._has_variables:
             env = {name: value for name, value in env.items() if name in _OF_THE_ATTEMPT or not name.startswith(_OURS)}
             shutil.rmtree(Path(order.directory, WORK, _DEFAULT_FOLDER), ignore_errors=True)  # of a run here, before
@@ -223,7 +242,10 @@ class FaultInjector:
         if attempt.injection is None and key.number == 1:
             tracer = attempt.tracer
             attempt.sampler = ReadSampler(
-                lambda: tracer.process, lambda: tracer.run_delay, looks_for_ranks=self._ranks > 0
+                lambda: tracer.process,
+                lambda: tracer.run_delay,
+                lambda: tracer.cpu_seconds,
+                looks_for_ranks=self._ranks > 0,
             )
             attempt.sampler.start()
 
@@ -250,8 +272,11 @@ class FaultInjector:
                 loads = attempt.loads.close()
             reads = attempt.sampler.finish() if attempt.sampler is not None else ()
             ranks = tuple(sorted(attempt.sampler.ranks)) if attempt.sampler is not None else ()
-            waited = attempt.sampler.waited if attempt.sampler is not None else 0.0
+            used = tuple(attempt.sampler.used) if attempt.sampler is not None else ()
+            waited = max(attempt.run_delay, used[-1][1] if used else 0.0)
+            self._measure_end(attempt)
             seen = replace(trace, connections=foreign, loads=loads, reads=reads, ranks=ranks, waited=waited)
+            seen = replace(seen, own_seconds=attempt.own_seconds, own_begin=attempt.own_begin, used=used)
             self.traces.setdefault(key.task, []).append(replace(seen, progress_at=tuple(attempt.progress_at)))
 
     # -- questions of the world
@@ -268,7 +293,27 @@ class FaultInjector:
         if self._timing is not None:
             yield from (each for each in self._attempts.values() if each.started_at is not None and not each.is_taken)
 
+    def _looks_for_begin(self, attempt: _CurrentAttempt) -> bool:
+        own = self._timing.own if self._timing is not None else None
+        return own is not None and own.measured_by is MeasuredBy.TIME and attempt.own_begin is None
+
+    def _look_for_begin(self, attempt: _CurrentAttempt, now: float) -> None:
+        """Note when the work of an attempt begins that is measured by time: once it has computed as long as the imports do.
+
+        Or once it took several times as long as they did: they may compute less when they have left something.
+        """
+        tracer, own = attempt.tracer, self._timing.own if self._timing is not None else None
+        if own is None or tracer is None or attempt.started_at is None or now < attempt.look_at:
+            return
+        attempt.look_at = now + _NEXT_LOOK
+        attempt.run_delay = max(attempt.run_delay, tracer.run_delay)
+        age = max(0.0, now - attempt.started_at - attempt.run_delay)
+        if tracer.cpu_seconds >= _NEARLY * own.start_computes or age >= _LATEST_BEGIN * own.start:
+            attempt.own_begin = age
+
     def _moments(self, attempt: _CurrentAttempt) -> Iterator[float]:
+        if self._looks_for_begin(attempt):
+            yield attempt.look_at
         if self._timing is not None and attempt.started_at is not None:
             yield attempt.started_at + self._limit(attempt, self._timing)
         injection_time = self._injection_time(attempt)
@@ -313,6 +358,8 @@ class FaultInjector:
         if self.timed_out:
             attempt.is_taken = True
             return NodeRemoval(attempt.key, 0.0, "the rehearsal gives it up")
+        if self._looks_for_begin(attempt):
+            self._look_for_begin(attempt, now)
         if attempt.triggered:
             return self._inject(attempt, now, *attempt.triggered.pop(0))
         if attempt.check_signals_at is not None and now >= attempt.check_signals_at and attempt.tracer is not None:
@@ -329,10 +376,29 @@ class FaultInjector:
         moment = self._injection_time(attempt)
         if moment is None or now < moment or attempt.has_notice:
             return False
-        if attempt.tracer is not None:
-            attempt.run_delay = max(attempt.run_delay, attempt.tracer.run_delay)
+        self._measure(attempt, now)
         moment = self._injection_time(attempt)
         return moment is not None and now >= moment
+
+    def _measure(self, attempt: _CurrentAttempt, now: float) -> None:
+        """Look up how long an attempt has waited for a processor, and what its life lacks where that is computed."""
+        tracer, own = attempt.tracer, self._timing.own if self._timing is not None else None
+        if tracer is None:
+            return
+        attempt.run_delay = max(attempt.run_delay, tracer.run_delay)
+        trigger = attempt.injection.trigger if attempt.injection is not None else None
+        if isinstance(trigger, AtLife) and own is not None and own.measured_by is MeasuredBy.PROCESSOR:
+            lacks = own.target(trigger.share) - tracer.cpu_seconds
+            attempt.life_ends_at = now + max(_SHORTEST_LOOK, lacks / _PROCESSORS) if lacks > 0 else now
+
+    def _measure_end(self, attempt: _CurrentAttempt) -> None:
+        """Note the age of an attempt without the time in which it waited, when its code ends or its node goes."""
+        tracer = attempt.tracer
+        if tracer is None or attempt.started_at is None or attempt.own_seconds is not None:
+            return
+        age = self._clock() - attempt.started_at
+        attempt.run_delay = max(attempt.run_delay, tracer.run_delay)
+        attempt.own_seconds = max(0.0, age - attempt.run_delay)
 
     def performed(self) -> None:
         """Release held attempts: one continues if it got a notice, and stays stopped if it is being killed."""
@@ -348,6 +414,8 @@ class FaultInjector:
         if attempt.injection is None or attempt.started_at is None or self._timing is None:
             return None
         trigger = attempt.injection.trigger
+        if isinstance(trigger, AtLife) and self._timing.own is not None:
+            return _life_ends(attempt, attempt.started_at, self._timing.own, trigger.share)
         if not isinstance(trigger, AtShare):
             return None
         timing, work = self._timing, self._timing.work
@@ -390,7 +458,8 @@ class FaultInjector:
             self.results[-1].in_save, self.results[-1].operation = True, operation
             attempt.is_taken = True
             return NodeRemoval(attempt.key, 0.0, "inside the save after its notice")
-        at_work = operation is not None or _is_at_work(attempt, timing.work, now - started_at)
+        is_life = isinstance(injection.trigger, AtLife)
+        at_work = is_life or operation is not None or _is_at_work(attempt, timing.work, now - started_at)
         self.results.append(
             InjectionResult(attempt.key.number, injection, now - started_at, operation, at_work=at_work)
         )
@@ -401,6 +470,8 @@ class FaultInjector:
         if attempt.taken is not None:
             return self._take_ranks(attempt, attempt.taken, now, notice)
         attempt.has_notice, attempt.is_taken = True, notice <= 0
+        if attempt.is_taken:
+            self._measure_end(attempt)
         if notice > 0 and attempt.tracer is not None:
             attempt.check_signals_at = now + notice - min(_LAST_LOOK, notice / 4)
         return NodeRemoval(attempt.key, notice, f"rehearsed: {injection.kind}")
@@ -447,8 +518,12 @@ class FaultInjector:
     def _must_hold(self, attempt: _CurrentAttempt, operation: FileOperation) -> bool:
         """Whether this operation triggers the attempt's injection; then the attempt is held and the world woken."""
         injection = attempt.injection
+        if operation.call is FileCall.EXIT:
+            self._measure_end(attempt)
         counts, keys = attempt.operation_counts, ((operation.area, None), (operation.area, operation.call))
         reached = [AtOperation(area, counts[area, call], call) for area, call in keys]
+        if is_save(operation):
+            attempt.saved += 1
         counts.update(keys)
         if operation.area == SAVES:
             attempt.saves_at.append(self._clock())
@@ -456,7 +531,7 @@ class FaultInjector:
             return False
         if operation.area == SAVES and isinstance(injection.trigger, AtShare) and not attempt.has_notice:
             self._wake_world()  # the moment of the injection may count from this save
-        is_trigger = injection.trigger in reached
+        is_trigger = injection.trigger in reached or self._completes_life(attempt, injection, operation)
         writes_save = operation.area == SAVES and operation.call in (FileCall.OPEN, FileCall.WRITE)
         is_save_after_notice = attempt.has_notice and injection.in_save and writes_save
         if not is_trigger and not is_save_after_notice:
@@ -465,6 +540,13 @@ class FaultInjector:
         self._wake_world()
         return True
 
+    def _completes_life(self, attempt: _CurrentAttempt, injection: Injection, operation: FileOperation) -> bool:
+        """Whether an operation on saves ends the life of an attempt whose work is measured by them."""
+        own = self._timing.own if self._timing is not None else None
+        if own is None or not own.saves or not isinstance(injection.trigger, AtLife) or attempt.has_notice:
+            return False
+        return is_save(operation) and attempt.saved == own.last_operation(injection.trigger.share) + 1
+
     def _wake_world(self) -> None:
         with contextlib.suppress(OSError):  # full: the selector wakes already; closed: the run is over
             self._wake_sender.send(b"!")
@@ -472,6 +554,27 @@ class FaultInjector:
     def _clear_wake_up(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake_receiver.recv(4096)
+
+
+_NEARLY, _LATEST_BEGIN = 0.9, 3.0  # times what the imports compute, and how long they took
+_NEXT_LOOK = 0.02  # seconds
+_SHORTEST_LOOK = 0.01  # seconds: the kernel counts in hundredths
+_PROCESSORS = len(os.sched_getaffinity(0))
+
+
+def _life_ends(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share: float) -> float | None:
+    """When an attempt has done this share of the work since its own work began, at the earliest; ``None``: not known yet."""
+    if own.measured_by is MeasuredBy.PROGRESS:
+        done = own.done(None, 0.0, (attempt.first_progress, attempt.progress)) or 0.0
+        return started_at if done >= share else None
+    if own.measured_by is MeasuredBy.PROCESSOR:
+        return attempt.life_ends_at or started_at + own.target(share) / _PROCESSORS
+    if own.measured_by is MeasuredBy.FILES:  # the tracer ends it, or time where it no longer saves
+        began = attempt.saves_at[-1] if attempt.saves_at else started_at + own.start
+        return began + max(share, LONGEST_GAP) * own.seconds + attempt.run_delay
+    if attempt.own_begin is None:
+        return None  # it is still looked for
+    return started_at + attempt.own_begin + share * own.seconds + attempt.run_delay
 
 
 def _is_at_work(attempt: _CurrentAttempt, work: WorkPhase, age: float) -> bool:
@@ -485,7 +588,13 @@ def _is_at_work(attempt: _CurrentAttempt, work: WorkPhase, age: float) -> bool:
 
 
 _OURS = "SPOTWRIGHT_"
-_OF_THE_ATTEMPT = ("SPOTWRIGHT_RUN", "SPOTWRIGHT_TASK", "SPOTWRIGHT_ATTEMPT")  # by them its processes are found
+NOT_PROCESS_1 = "not-process-1"  # in an attempt's folder: why the kernel did not make its command process 1
+_OF_THE_ATTEMPT = (
+    "SPOTWRIGHT_PROCESS_1",
+    "SPOTWRIGHT_RUN",
+    "SPOTWRIGHT_TASK",
+    "SPOTWRIGHT_ATTEMPT",
+)  # by them its processes are found
 _DEFAULT_FOLDER = "spotwright-checkpoint"  # of spotwright.checkpoint, in the working directory
 
 

@@ -1,4 +1,6 @@
-"""Records in which state the random generators of a Python process are when it ends: the code that a rehearsal adds to it.
+"""Records how a Python process ends: the states of its random generators, and which lines of its code wrote files.
+
+It is the code that a rehearsal adds to each Python process of a command.
 
 It is executed by path before the user's program, in the user's interpreter, so it imports nothing of Spotwright, and what it
 cannot do it leaves. Only the shared generators are recorded, those of :mod:`random`, ``numpy.random`` and ``torch``, each as a
@@ -6,7 +8,7 @@ digest, and only where the program has imported the module.
 """
 
 # Executed in any interpreter of the user: os.path and not pathlib, which takes a while to import.
-# ruff: noqa: PTH118, PTH119, PTH123
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH123
 
 from __future__ import annotations
 
@@ -16,6 +18,8 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
 __all__ = ["FOLDER_VARIABLE"]
 
@@ -24,6 +28,26 @@ FOLDER_VARIABLE = "_SPOTWRIGHT_GENERATORS"
 
 _STARTED_AS, _AS_IMPORTED = os.getpid(), random.getstate()
 _UNTOUCHED = b"untouched"  # in place of a state that differs in each process, and that nothing has used
+
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_LIBRARIES = (f"{os.path.dirname(os.__file__)}{os.sep}", f"{sys.prefix}{os.sep}lib{os.sep}")
+_MOST_LINES = 100
+_lines: dict[str, str] = {}  # of files that this process writes: the line of the step's own code that opens it
+
+
+def _note_line(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note which line opens a file to write to it. An audit hook, so that it sees each open of Python code."""
+    if event != "open" or len(_lines) >= _MOST_LINES:
+        return
+    path, _, flags = arguments
+    if not isinstance(path, str) or not isinstance(flags, int) or not flags & _WRITES:
+        return
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (there is no other way to the caller)
+    while frame is not None and frame.f_code.co_filename.startswith(("<", *_LIBRARIES)):
+        frame = frame.f_back
+    if frame is not None:
+        _lines.setdefault(os.path.abspath(path), f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}")
 
 
 def _states() -> Iterator[tuple[str, bytes]]:
@@ -50,8 +74,9 @@ def _record() -> None:
         contextlib.suppress(OSError),
         open(os.path.join(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.json"), "w") as file,
     ):
-        json.dump({"who": who, "states": states}, file)
+        json.dump({"who": who, "states": states, "lines": _lines}, file)
 
 
 if __name__ == "sitecustomize" and FOLDER_VARIABLE in os.environ:
     atexit.register(_record)
+    sys.addaudithook(_note_line)

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spotwright.rehearsal import generator_hook
 from spotwright.rehearsal.generator_hook import FOLDER_VARIABLE
 
-__all__ = ["changed_generators", "recording_environment"]
+__all__ = ["changed_generators", "recording_environment", "writing_lines"]
 
 
-_FOLDER, _MAX_SIZE = "generators", 10_000  # in an attempt's folder; bytes of a record
+_FOLDER, _MAX_SIZE = "generators", 100_000  # in an attempt's folder; bytes of a record
 
 _States = Mapping[tuple[str, ...], str]  # a digest by rank, script and generator
 
@@ -67,12 +67,22 @@ def changed_generators(undisturbed: Sequence[Path], interrupted: Path) -> tuple[
     return tuple(sorted({key[-1] for key in seeded & after.keys() if after[key] != before[0][key]}))
 
 
+def writing_lines(attempt: Path) -> dict[str, str]:
+    """The files that the Python processes of an attempt opened to write, each with the line of their code that did so."""
+    return dict(pair for _, lines in _records(attempt) for pair in lines.items())
+
+
 def _read(attempt: Path) -> _States:
-    states: dict[tuple[str, ...], str] = {}
+    return dict(pair for states, _ in _records(attempt) for pair in states.items())
+
+
+def _records(attempt: Path) -> Iterator[tuple[dict[tuple[str, ...], str], dict[str, str]]]:
+    """The states and the lines that each process of an attempt recorded."""
     for file in sorted((attempt / _FOLDER / "states").glob("*.json")):
         try:
             record = json.loads(file.read_bytes()[:_MAX_SIZE])
-            states |= {(*map(str, record["who"]), str(name)): str(state) for name, state in record["states"].items()}
+            states = {(*map(str, record["who"]), str(name)): str(state) for name, state in record["states"].items()}
+            lines = {str(path): str(line) for path, line in record.get("lines", {}).items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # written by the user's processes: what is no record tells nothing
-    return states
+        yield states, lines

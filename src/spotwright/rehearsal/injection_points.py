@@ -23,6 +23,7 @@ __all__ = [
     "SAVES",
     "SCRATCH",
     "UNREAD",
+    "AtLife",
     "AtOperation",
     "AtShare",
     "FileActivity",
@@ -33,6 +34,8 @@ __all__ = [
     "draw_points",
     "happened",
     "is_save",
+    "lives_point",
+    "longer_lives",
     "rewritten_areas",
     "summarize_activity",
 ]
@@ -62,7 +65,7 @@ class InjectionKind(StrEnum):
     OUTPUTS = "outputs"
     END = "end"
     RANK = "rank"  # the nodes of some ranks, or their launcher alone
-    LIVES = "lives"  # two attempts in a row, each after work of its own: does the third get further than the second?
+    LIVES = "lives"  # each attempt after work of its own: does the step ever end?
     SEVERAL = "several"  # more than one injection
 
 
@@ -93,6 +96,13 @@ class AtOperation:
 
 
 @dataclass(frozen=True, slots=True)
+class AtLife:
+    """Trigger once an attempt has done this share of the undisturbed work, counted from where the attempt's own work began."""
+
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Injection:
     """One interruption. ``in_save``: the node goes inside the first save after its notice, if the step makes one.
 
@@ -100,7 +110,7 @@ class Injection:
     """
 
     kind: InjectionKind
-    trigger: AtShare | AtOperation
+    trigger: AtShare | AtLife | AtOperation
     notice: bool = False
     in_save: bool = False
     description: str = ""
@@ -118,11 +128,12 @@ class InjectionPoint:
 
     def earlier(self) -> InjectionPoint | None:
         """The same point at half its share of the work; ``None`` for points that are not in the middle of the work."""
-        injection = self.injections[0]
-        if self.kind not in (InjectionKind.MIDDLE, InjectionKind.RANK) or not isinstance(injection.trigger, AtShare):
+        trigger = self.injections[0].trigger
+        kinds = (InjectionKind.MIDDLE, InjectionKind.RANK, InjectionKind.LIVES)
+        if self.kind not in kinds or isinstance(trigger, AtOperation):
             return None
-        trigger = replace(injection.trigger, share=injection.trigger.share / 2)
-        return replace(self, injections=(replace(injection, trigger=trigger),))
+        sooner = replace(trigger, share=trigger.share / 2)
+        return replace(self, injections=tuple(replace(each, trigger=sooner) for each in self.injections))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +158,6 @@ class FileActivity:
     mapped: tuple[str, ...] = ()  # saves that are changed through memory maps, without system calls
     tracing_failure: str = ""  # why the step could not be traced; then nothing is known of its files
     unread: tuple[str, ...] = ()  # files beside the saves that are written once or only grow, and that no attempt reads
-    saves_only_early: bool = False  # in the first quarter of its time, so that they keep little of its work
 
     @property
     def count(self) -> int:
@@ -243,28 +253,47 @@ def draw_points(
             InjectionPoint(_point_name(number, injections), kind, (injection,))
             for number, injection in enumerate(injections)
         ]
-    points.append(InjectionPoint(_LIVES_NAME, InjectionKind.LIVES, (_life(activity),) * 2))
+    points += [lives_point(_SHORT_LIFE, notice=notice) for notice in (False, True)]
     if interruptions > 1:
         series = tuple(_series(rng, activity, interruptions))
         points.append(InjectionPoint(f"{interruptions} in a row", InjectionKind.SEVERAL, series))
     return [*points, *_of_ranks(random.Random(f"{seed}/{task}/ranks"), activity, ranks)]  # noqa: S311 (not for cryptography)
 
 
-_LIVES_NAME = "2 lives, no notice"
-_LIVES = 3  # of equal length, in which the work is done
-_TELLING = (FileCall.RENAME, FileCall.OPEN, FileCall.WRITE)  # which calls count saves; a log is opened once
+_SHORT_LIFE, _HALF, _LONG_WITH_NOTICE, _LONG_LIFE = 1 / 3, 1 / 2, 3 / 5, 4 / 5
+_LIVES = {
+    _SHORT_LIFE: ("a third", 5),
+    _HALF: ("half", 4),
+    _LONG_WITH_NOTICE: ("three fifths", 4),  # with the notice after it, still not the whole
+    _LONG_LIFE: ("four fifths", 3),
+}
+"""How long each attempt of some lives lives, as a share of the work: the words, and how many are interrupted.
+
+One that keeps all that its saves hold ends within one life more than the share needs, and one for what each life redoes. The
+longest are for a step that saves so rarely that no save fits into a shorter one: two of them tell it from one that starts over.
+"""
 
 
-def _life(activity: FileActivity) -> Injection:
-    """A third of the work: counted in saves where the step makes at least two, because a busy machine makes them later."""
-    calls = [each.call for save in activity.saves for each in save.operations]
-    call = next((call for call in _TELLING if calls.count(call) > 1), None)
-    if call is None:
-        return Injection(InjectionKind.LIVES, AtShare(1 / _LIVES))
-    number = max(1, calls.count(call) // _LIVES)
-    saves = f"{number} time{'s' * (number > 1)}"
-    description = f"after a file of its saves was {_PARTICIPLES[call]} {saves}"
-    return Injection(InjectionKind.LIVES, AtOperation(SAVES, number - 1, call), description=description)
+def lives_point(share: float, *, notice: bool) -> InjectionPoint:
+    """Every attempt is interrupted after this share of the work; the attempt after the last of them is left alone."""
+    words, count = _LIVES[share]
+    injection = Injection(InjectionKind.LIVES, AtLife(share), notice)
+    name = f"lives of {words}, {'with notice' if notice else 'no notice'}"
+    return InjectionPoint(name, InjectionKind.LIVES, (injection,) * count)
+
+
+def longer_lives(point: InjectionPoint, *, kept: bool) -> InjectionPoint | None:
+    """The lives that tell more of a step that did not end within the lives of a point; ``None``: there are none.
+
+    ``kept``: it got further and further, and redid much. Then it ends within lives of a half if it resumes. One that kept
+    nothing may save too rarely for a third; with a notice it may do so much before it looks at the notice that no time is left.
+    """
+    injection = point.injections[0]
+    if injection.trigger != AtLife(_SHORT_LIFE):
+        return None
+    if injection.notice:
+        return lives_point(_LONG_WITH_NOTICE, notice=True)
+    return lives_point(_HALF if kept else _LONG_LIFE, notice=False)
 
 
 def _of_ranks(rng: random.Random, activity: FileActivity, ranks: int) -> Iterator[InjectionPoint]:

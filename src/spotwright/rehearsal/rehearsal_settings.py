@@ -18,6 +18,7 @@ __all__ = ["RehearsalSettings", "TrialBudget"]
 
 _MAX_RANKS = 1000
 _TIMES_OF_A_TRIAL = 2.0  # the undisturbed time: the node goes at the end, and everything is done again
+_TIMES_OF_LIVES = 3.0  # five lives of a third, and then everything again
 _RESERVE = 1.2  # in an advice
 _MORE = 2.0  # times a budget that did not suffice although the trials so far say that it does
 
@@ -74,9 +75,15 @@ class TrialBudget:
         return self.longest_trial or _TIMES_OF_A_TRIAL * self.undisturbed
 
     @property
+    def lives(self) -> float:
+        """How long a trial takes in which every attempt is interrupted."""
+        return _TIMES_OF_LIVES * self.undisturbed
+
+    @property
     def needed(self) -> float:
-        """The time to a verdict: the undisturbed executions so far, and the fewest trials that decide."""
-        return self.executions + math.ceil(MIN_INTERRUPTED / self.room) * self.trial
+        """The time to a verdict: the undisturbed executions so far, lives with and without notice, and one trial more."""
+        last = self.trial if self.room < MIN_INTERRUPTED else 0.0
+        return self.executions + math.ceil(2 / self.room) * self.lives + last
 
     @property
     def is_tight(self) -> bool:
@@ -87,18 +94,18 @@ class TrialBudget:
         """How long what starts after this time may take before the budget ends."""
         return math.inf if self.seconds is None else max(0.0, self.seconds - elapsed)
 
-    def has_room(self, elapsed: float, *, is_trial: bool) -> bool:
-        """Whether a trial or an undisturbed execution that starts now, after this time, ends within the budget."""
-        return self.seconds is None or elapsed + (self.trial if is_trial else self.undisturbed) <= self.seconds
+    def has_room(self, elapsed: float, expected: float) -> bool:
+        """Whether what starts now, after this time, and takes the expected one ends within the budget."""
+        return self.seconds is None or elapsed + expected <= self.seconds
 
     @property
     def advice(self) -> str:
         """How the budget was used, and which one has room for a verdict."""
         budget = self.seconds or 0.0
-        needed = self.needed if self.is_tight else _MORE * budget
+        needed, longest = self.needed if self.is_tight else _MORE * budget, max(self.trial, self.lives)
         return (
             f"undisturbed it takes {format_duration(self.executions)} of the budget of {format_duration(budget)}, and a verdict "
-            f"needs {MIN_INTERRUPTED} trials of up to {format_duration(self.trial)}: --budget {_minutes(_RESERVE * needed)} has "
+            f"needs {MIN_INTERRUPTED} trials of up to {format_duration(longest)}: --budget {_minutes(_RESERVE * needed)} has "
             "room for them"
         )
 
@@ -106,7 +113,7 @@ class TrialBudget:
         """Why there is no verdict on a step whose first execution was given up, when it had reported this progress."""
         budget = self.seconds or 0.0
         over = f"the undisturbed execution was given up when the budget of {format_duration(budget)} was used up"
-        times = round(1 + MIN_INTERRUPTED * _TIMES_OF_A_TRIAL)
+        times = round(1 + 2 * _TIMES_OF_LIVES + _TIMES_OF_A_TRIAL)
         if not progress:
             return f"{over}: a verdict takes up to {times} times as long as the step; give it less work, or a larger --budget"
         needed = _minutes(times * budget / progress)

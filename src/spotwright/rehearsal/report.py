@@ -23,6 +23,7 @@ from spotwright.rehearsal.attempt_trace import NO_ANSWER, OnSigterm
 from spotwright.rehearsal.causes import probable_cause, step_cause, untold_sigterm
 from spotwright.rehearsal.fault_injector import InjectionResult
 from spotwright.rehearsal.injection_points import AtOperation, FileActivity, InjectionKind, is_save
+from spotwright.rehearsal.lives import Life, Lives
 from spotwright.rehearsal.loaded_saves import Origin, Resume, ends_inside_save
 from spotwright.rehearsal.session import Rehearsal
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
@@ -62,17 +63,13 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
         yield from map(outcome_text, step.outcomes)
     if step.verdict is Verdict.UNDECIDED:
         yield f"  {step.undecided}"
+    yield from (f"  {line}" for line in _lives(step))
     yield from (f"  {line}" for line in _cost(step))
     yield from (f"  {line}" for line in _loads(step))
     yield from (f"  {line}" for line in _no_further(step))
     yield from (f"  {line}" for line in _lost_files(step))
     yield from (f"  {line}" for line in _not_covered(step))
-    cause = step_cause(step)
-    if cause:
-        yield f"  probable cause: {cause}"
-    untold = untold_sigterm(step)
-    if untold and untold != cause:
-        yield f"  {untold}"
+    yield from (f"  {line}" for line in _causes(step))
     left_out = _left_out(step)
     if left_out:
         why = "the step never finishes" if step.verdict is Verdict.NEVER_FINISHES else "the time budget was spent"
@@ -81,6 +78,22 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
         if outcome.problem:
             yield from (f"  {line}" for line in _where_to_look(rehearsal, step, outcome))
             break
+
+
+def _causes(step: StepReport) -> Iterator[str]:
+    """The probable cause, with the line that saves, and the launcher that keeps SIGTERM."""
+    cause, untold = step_cause(step), untold_sigterm(step)
+    if cause or (step.verdict in _WITH_CAUSE and not untold):
+        yield f"probable cause: {cause or _NOT_KNOWN}"
+    if step.saved_at and step.verdict is not Verdict.RESUMES:
+        named = [each for each in step.saved_at if each[0] in cause] or step.saved_at
+        yield f"it saves {named[0][0]} at {named[0][1]}"
+    if untold and untold != cause:
+        yield untold
+
+
+_WITH_CAUSE = (Verdict.UNSAFE, Verdict.NEVER_FINISHES)
+_NOT_KNOWN = "not known, as neither the traces nor the outputs show one"
 
 
 def _left_out(step: StepReport) -> list[str]:
@@ -93,7 +106,7 @@ def _failed_logs(rehearsal: Rehearsal, step: StepReport) -> Iterator[str]:
     if trial is not None:
         for path, attempts in trial.executed.items():
             if attempts[-1].cause != Cause.SUCCEEDED:
-                yield from _hidden(attempts[-1].folder / LOG)
+                yield from _hidden(attempts[-1].folder / LOG, rehearsal.state)
                 yield f"log: spotwright logs {trial.run.name} {path} --state {_short_path(rehearsal.state)}"
 
 
@@ -101,7 +114,7 @@ _PATH = re.compile(r"(?<![\w./])/[\w.+@%/-]+")
 _END_OF_LOG = 10_000  # bytes
 
 
-def _hidden(log: Path) -> Iterator[str]:
+def _hidden(log: Path, state: Path) -> Iterator[str]:
     """A file of a temporary folder that the end of a log names: it is there, and the attempt did not see it."""
     try:
         content = log.read_bytes()[-_END_OF_LOG:].decode("utf-8", "replace")
@@ -109,7 +122,7 @@ def _hidden(log: Path) -> Iterator[str]:
         return
     for path in dict.fromkeys(_PATH.findall(content)):
         folder = temporary_folder(path)
-        if folder and Path(path).exists():
+        if folder and Path(path).exists() and not Path(path).is_relative_to(state):
             yield (
                 f"{path} is in {folder}, which is empty in each attempt, as in a new container: keep it in another folder, or "
                 "rehearse in its own"
@@ -171,13 +184,21 @@ def _not_covered(step: StepReport) -> Iterator[str]:
     """What a rehearsal does not see of this step, so that its verdict does not cover it."""
     if step.activity.tracing_failure:
         yield f"{_BY_TIME_ALONE}: whether its node may go inside a save or between outputs is not known"
-    if step.verdict is Verdict.SAFE:
-        yield "whether it resumes is not known: so short a step must report its progress, or be given more work"
+    if step.shares_processes:
+        yield (
+            f"it was not process 1, as it is in a container ({step.shares_processes}): a stale file with its process id, and a "
+            "signal that process 1 ignores, were not tried"
+        )
     yield from _dated(step)
     for path, row in [each.repeated for each in step.outcomes if each.repeated is not None][:1]:
         yield (
             f"rows of {path} are there twice after an interruption, such as {row[:60]!r}; it outlives an attempt and was not "
             "compared: cut it at the saved position, or name it with --output if it is a result"
+        )
+    if step.changed_results:
+        yield (
+            f"{_first_of(step.changed_results)} ends otherwise after an interruption, and no attempt reads it: name it with "
+            "--output if it is a result"
         )
     for killed in step.orphans[:1]:
         ranks = ", ".join(f"{rank} ({command})" for rank, command in killed.orphans.items())
@@ -192,6 +213,11 @@ def _not_covered(step: StepReport) -> Iterator[str]:
         yield f"it connected to {', '.join(step.connections[:_MAX_NOISE_SHOWN])}{more}: what it changed there is not compared"
     for path in step.activity.mapped:
         yield f"{path} is changed through a memory map: such saves cannot be traced, so they were interrupted by time"
+
+
+def _first_of(names: Sequence[str]) -> str:
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{names[0]}{more}"
 
 
 def _without_variables(step: StepReport) -> Iterator[str]:
@@ -258,13 +284,11 @@ def _cost(step: StepReport) -> Iterator[str]:
     tried = [outcome for outcome in step.outcomes if outcome.trial is not None]
     if tried and not step.interruptions and not any(outcome.problem for outcome in tried):
         yield "the step finished before every interruption, so this says nothing about interruptions: give it more work"
-    if step.cost_per_interruption is not None:
-        undisturbed = min(step.undisturbed_seconds)
-        is_shown = undisturbed and not (
-            step.verdict is Verdict.RESUMES and step.costs_nearly_all
-        )  # it is its start then
-        share = f" ({step.cost_per_interruption / undisturbed:.0%} of the step)" if is_shown else ""
-        yield f"one interruption costs {_duration(step.cost_per_interruption)}{share} on average"
+    if step.cost_per_interruption is not None and step.redone_per_interruption is not None:
+        yield (
+            f"one interruption costs {_duration(step.cost_per_interruption)} on average, with the new start: "
+            f"{step.redone_per_interruption:.0%} of the step's work is redone"
+        )
     if step.redone_share is not None:
         yield f"{step.redone_share:.0%} of the interrupted work was redone, measured by {step.measured_by}"
     if step.verdict is Verdict.RESUMES and NO_ANSWER & step.answers_to_sigterm:
@@ -311,16 +335,45 @@ def _load(resume: Resume) -> str:
 
 
 def _no_further(step: StepReport) -> Iterator[str]:
-    """What the attempts of two lives saved and loaded, where the third got no further than the second."""
+    """What the attempts of lives saved and loaded that kept a part of the first life, and nothing of later ones."""
     for outcome in step.outcomes:
-        if outcome.gets_further is False and outcome.trial is not None and step.verdict is Verdict.GOES_BACK:
-            saves = [each for each in outcome.trial.operations[1] if is_save(each)]
+        lives, trial = outcome.lives, outcome.trial
+        if lives is None or trial is None or lives.gets_further or step.verdict is not Verdict.GOES_BACK:
+            continue
+        number = len(trial.operations)
+        saves = [each for each in trial.operations[-2] if is_save(each)] if number > 2 else []
+        if saves:
             placed = [each.path for each in saves if each.call is FileCall.RENAME] or [each.path for each in saves]
-            loaded = outcome.trial.traces[step.task][-1].loads or ()
+            loaded = trial.traces[step.task][-1].loads or ()
             yield (
-                f"{outcome.point.name}: attempt 3 got no further than attempt 2: it loaded {_some(loaded)}, and attempt 2 had "
-                f"saved {_some(tuple(dict.fromkeys(placed)))}"
+                f"{outcome.point.name}: attempt {number} got no further than attempt {number - 1}: it loaded {_some(loaded)}, "
+                f"and attempt {number - 1} had saved {_some(tuple(dict.fromkeys(placed)))}: load the newest save"
             )
+            return
+
+
+_WIDTH = 40
+
+
+def _lives(step: StepReport) -> Iterator[str]:
+    """The lives as bars: where in the work each attempt began and ended."""
+    for outcome in step.outcomes:
+        lives = outcome.lives
+        if lives is not None:
+            kept = f"the step ended in life {len(lives.attempts)}"
+            if not lives.is_ended:
+                kept = f"after {lives.count} lives {lives.kept:.0%} of the work was kept"
+            yield f"{outcome.point.name}: {kept}"
+            yield from (f"  {life.attempt} {_bar(life)}" for life in lives.attempts)
+
+
+def _bar(life: Life) -> str:
+    if life.began is None or life.ended is None:
+        return f"did {life.work:.0%} of the work; where it began is not known"
+    first = min(_WIDTH - 1, round(life.began * _WIDTH))
+    last = max(first + 1, round(life.ended * _WIDTH))
+    bar = "=" * (last - first - 1) + ("x" if life.is_interrupted else "=")
+    return f"|{'.' * first}{bar}{'.' * (_WIDTH - last)}| {life.began:.0%} to {life.ended:.0%}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -363,24 +416,27 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     """``name``, ``seed``, ``safe``, ``state`` (the state folder with the runs of all trials) and ``steps``. Times are seconds.
 
     A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undecided``, why nothing is
-    decided; ``undisturbed_seconds`` of each
-    undisturbed execution; ``not_traced``, why its files could not be observed (then null stands for what only a trace shows);
-    ``saves``, their number; the ``longest_save``; the ``notice`` of points with notice; ``lost_files``,
-    those that the step wrote where nothing outlives an attempt; ``unread``, files beside its saves that it writes once or only
-    adds to, and that no attempt reads; ``gets_further``, whether the third of three lives kept what the second had done (null:
-    not known); ``not_passed_on``, the commands that got SIGTERM and did not pass it on, each ``launcher`` with its ``program``;
-    ``connections``, the addresses to which it connected, where
-    nothing is compared; ``mapped_saves``, those that it changes through memory maps, which cannot be traced; ``ignores_sigterm``,
-    whether it ignores or blocks SIGTERM, and ran until it was killed; ``changed_by_library``, the outputs that differ without
-    Spotwright's variables, and ``not_compared_without_variables``, why that is not known; ``not_compared``, the
-    differences between undisturbed executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond
-    the undisturbed one;
-    ``done_again``, the share of the interrupted work that was redone (0: none, 1: the step started over), ``measured_by`` its own
-    progress, its saves, or time; the ``probable_cause`` of its problems, or why it starts over, where the traces show one;
-    ``not_tried``, the points that the time budget left out or cut short, or that came after one that never finished;
-    ``work_begins``, when the undisturbed step makes its first step of work, and ``work_seen_by`` what shows it (its progress, its
-    saves, its outputs, the rate at which it reads files); ``orphans``, the commands of the ranks that outlived a launcher that
-    was killed alone, by rank; and ``points``.
+    decided; ``undisturbed_seconds`` of each undisturbed execution; ``not_traced``, why its files could not be observed (then
+    null stands for what only a trace shows); ``saves``, their number; the ``longest_save``; the ``notice`` of points with
+    notice; ``lost_files``, those that the step wrote where nothing outlives an attempt; ``unread``, files beside its saves
+    that it writes once or only adds to, and that no attempt reads; ``gets_further``, whether the step ends although no
+    attempt lives long enough to do all of the work, or would if it saved more often (null: not known); ``saved_at``, the
+    files of its saves, each with the ``line`` of its Python code that writes it; ``lives``, the trials that show it, each
+    with its ``name``, the ``share`` of the work after which every attempt was interrupted, whether there was a ``notice``,
+    whether the step ``ended``, which share of the work was ``kept`` and of each life ``lost_per_life``, and the ``attempts``,
+    each with its ``number``, its ``work``, where it ``began`` and ``ended`` (null: not known) and whether it was
+    ``interrupted``; ``not_passed_on``, the commands that got SIGTERM and did not pass it on, each ``launcher`` with its
+    ``program``; ``connections``, the addresses to which it connected, where nothing is compared; ``mapped_saves``, those that
+    it changes through memory maps, which cannot be traced; ``ignores_sigterm``, whether it ignores or blocks SIGTERM, and ran
+    until it was killed; ``changed_by_library``, the outputs that differ without Spotwright's variables, and
+    ``not_compared_without_variables``, why that is not known; ``not_compared``, the differences between undisturbed
+    executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond the undisturbed one;
+    ``done_again``, the share of the interrupted work that was redone (0: none, 1: the step started over), ``measured_by`` its
+    own progress, processor time, or its time without waits for a processor; the ``probable_cause`` of its problems, or why it
+    starts over, where the traces show one; ``not_tried``, the points that the time budget left out or cut short, or that came
+    after one that never finished; ``work_begins``, when the undisturbed step makes its first step of work, and
+    ``work_seen_by`` what shows it (its progress, its saves, its outputs, the rate at which it reads files); ``orphans``, the
+    commands of the ranks that outlived a launcher that was killed alone, by rank; and ``points``.
 
     A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``rank``, ``lives``,
     ``several``); ``interrupted``,
@@ -428,6 +484,8 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "lost_files": list(step.stray_files) if not failure else None,
         "unread": list(step.activity.unread) if not failure else None,
         "gets_further": step.gets_further,
+        "saved_at": [{"file": path, "line": line} for path, line in step.saved_at],
+        "lives": [_lives_json(each.point.name, each.lives) for each in step.outcomes if each.lives is not None],
         "not_passed_on": [{"launcher": each.launcher, "program": each.program} for each in step.untold]
         if not failure
         else None,
@@ -448,6 +506,22 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "orphans": [dict(each.orphans) for each in step.orphans],
         "points": [_point_json(outcome, step) for outcome in step.outcomes],
     }
+
+
+def _lives_json(name: str, lives: Lives) -> dict[str, Any]:
+    return {
+        "name": name,
+        "share": lives.share,
+        "notice": lives.notice,
+        "ended": lives.is_ended,
+        "kept": lives.kept,
+        "lost_per_life": lives.lost_per_life,
+        "attempts": [
+            {"number": each.attempt, "work": each.work, "began": each.began, "ended": each.ended,
+             "interrupted": each.is_interrupted}
+            for each in lives.attempts
+        ],
+    }  # fmt: skip
 
 
 def _ignores_sigterm(step: StepReport) -> bool | None:

@@ -3,12 +3,14 @@
 The first execution is undisturbed. It is the reference: its outputs, its time, its file operations, and the results that all
 other tasks have in every trial. One trial for every injection point follows, and a second undisturbed execution: outputs that
 differ between the two are noise and are ignored in every comparison. All of these run side by side where cores are idle, so the
-verdict on a step that mostly waits takes three times the step's own time: one execution, then a trial of at most two. A short
-step is executed a second time before the trials, because a cold start distorts the times of the first.
+verdict on a step that mostly waits takes three times the step's own time if it resumes: one execution, then lives that together
+are hardly longer; and five times if it starts over. A short step is executed a second time before the trials, because a cold
+start distorts the times of the first.
 """
 
 from __future__ import annotations
 
+import filecmp
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,7 +21,8 @@ from pathlib import Path
 from spotwright.engine.events import RunStatus
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
-from spotwright.rehearsal.generator_states import changed_generators
+from spotwright.rehearsal.fault_injector import NOT_PROCESS_1
+from spotwright.rehearsal.generator_states import changed_generators, writing_lines
 from spotwright.rehearsal.injection_points import (
     SAVES,
     UNREAD,
@@ -29,9 +32,11 @@ from spotwright.rehearsal.injection_points import (
     draw_points,
     happened,
     is_save,
+    longer_lives,
     rewritten_areas,
     summarize_activity,
 )
+from spotwright.rehearsal.lives import lives_of
 from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, kind_of, settled
 from spotwright.rehearsal.output_comparison import (
     UNEXPECTED,
@@ -41,6 +46,7 @@ from spotwright.rehearsal.output_comparison import (
     repeated_row,
     without_noise,
 )
+from spotwright.rehearsal.own_work import own_work
 from spotwright.rehearsal.ranks import require_ranks
 from spotwright.rehearsal.rehearsal_settings import RehearsalSettings, TrialBudget
 from spotwright.rehearsal.side_by_side import room_for, run_side_by_side
@@ -48,12 +54,10 @@ from spotwright.rehearsal.trial_timing import BUSY_LIMIT_FACTOR, LIMIT_FACTOR, L
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun, TrialRunner
 from spotwright.rehearsal.verdict import (
     MIN_INTERRUPTED,
-    MIN_KEPT_SHARE,
     Baseline,
     PointOutcome,
     StepReport,
     cost_of,
-    gets_further,
     resumes_of,
 )
 from spotwright.rehearsal.work_phase import WorkPhase, work_phase
@@ -71,16 +75,16 @@ _HALF_AN_OUTPUT = (
 )
 _COUNTS_AS_DONE = ": a Job, Argo and KFP count that as done, and nobody does the rest"
 _MOST_INFORMATIVE = (
+    InjectionKind.LIVES,
     InjectionKind.RANK,
     InjectionKind.MIDDLE,
-    InjectionKind.LIVES,
     InjectionKind.SAVE,
     InjectionKind.END,
     InjectionKind.OUTPUTS,
     InjectionKind.SEVERAL,
     InjectionKind.START,
 )
-"""The order of points under a time budget: whether the step resumes at all, then the moments that break most steps."""
+"""The order of points under a time budget: its lives decide whether it resumes, then come the moments that break most steps."""
 
 _SHORT_STEP = (
     2.0  # seconds: a shorter step is executed a second time alone, because its first time is mostly a cold start
@@ -89,6 +93,8 @@ _SHORT_LIMIT = 30.0  # seconds: so long an attempt is waited for a second time
 _ONLY_ONCE = "it succeeded once, and then "
 _NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs what only one trial can have
 _VARIES_PERHAPS = "the budget ended before it was known whether it differs undisturbed too"
+_ROOM_FOR_LONGER = 4  # trials at the same time: then longer lives run beside the others, and not after them
+_MOST_STATES = 200  # files of the state that are compared
 _MOST_REPEATS = 4  # of one point: a step that takes an eighth of its first time is still interrupted in the middle
 _EXTRA_EXECUTIONS = 2  # undisturbed, before a difference is first attributed to an interruption
 
@@ -124,11 +130,13 @@ class StepRehearsal:
         self._longest_trial = 0.0
         self._room = 1
         self._baseline = Baseline(0.0)
-        self._phase: WorkPhase | None = None
+        self._phase = WorkPhase(0.0, 0.0)
+        self._traced_seconds = 0.0
         self._undisturbed_seconds: list[float] = []
         self._undisturbed_operations: list[Sequence[FileOperation]] = []
         self._undisturbed_folders: list[Path] = []
         self._noise: list[Difference] = []
+        self._second: TrialRun | None = None  # an undisturbed execution
         self._noise_is_checked = False
         alike = [path for path in first.executed if _slug(path) == _slug(task)]
         self._slug = _slug(task) if alike[:1] in ([], [task]) else f"{_slug(task)}-{alike.index(task) + 1}"
@@ -143,7 +151,7 @@ class StepRehearsal:
         self._undisturbed_operations = [_trace_of(self._first, self._task).operations]
         self._undisturbed_folders = [self._first.last_attempt(self._task).folder]
         traced = self._first
-        self._baseline = self._measured(traced)
+        self._measure(traced)
         if self._baseline.seconds < _SHORT_STEP:
             traced = self._run_again(2)
             if traced.is_cut:
@@ -151,14 +159,16 @@ class StepRehearsal:
             if traced.status is not RunStatus.SUCCEEDED:
                 return self._undisturbed_failure(traced, _ONLY_ONCE)
             self._add_undisturbed(traced)
-            self._baseline = replace(self._measured(traced), seconds=min(self._undisturbed_seconds))
+            self._measure(traced)
         trace = _trace_of(traced, self._task)
         require_ranks(self._settings.ranks or 0, trace)
         activity = _activity(trace)
-        self._phase = work_phase(trace, traced.last_attempt(self._task).seconds)
         self._room = self._measure_room()
         settings = self._settings
         points = draw_points(settings.seed, self._task, activity, settings.interruptions, settings.ranks or 0)
+        if self._room >= _ROOM_FOR_LONGER and points:
+            short = next(each for each in points if each.kind is InjectionKind.LIVES)
+            points += filter(None, [longer_lives(short, kept=False)])
         self._report(f"{self._task}: undisturbed in {_seconds(self._undisturbed_seconds)}; interrupted:")
         if self._budget.is_tight:
             self._report(f"note: {self._budget.advice}")
@@ -166,18 +176,14 @@ class StepRehearsal:
             tried = {outcome.point.name: outcome for outcome in self._outcomes(points)}
         except _FailsUndisturbedError as failure:
             return self._undisturbed_failure(failure.trial, _ONLY_ONCE)
-        outcomes = [tried[point.name] for point in points]
+        outcomes = [tried.pop(point.name) for point in points] + list(tried.values())
         counts = SaveCounts(trace.operations, self._loads(outcomes))
         unread = self._unread(counts, activity, outcomes)
         if unread:
             kinds = frozenset(map(kind_of, unread))
             trace = _without_unread(trace, kinds)
             activity = replace(_activity(trace), unread=unread)
-            self._baseline = self._baseline.with_saves(trace)
             outcomes = [_outcome_without_unread(outcome, kinds) for outcome in outcomes]
-        activity = replace(
-            activity, saves_only_early=_saves_only_early(trace, counts, traced.last_attempt(self._task).seconds)
-        )
         changed, not_compared = self._compare_without_variables(trace, outcomes)
         return StepReport(
             task=self._task,
@@ -187,8 +193,11 @@ class StepRehearsal:
             activity=activity,
             noise=tuple(self._noise),
             outcomes=tuple(self._judged(outcomes, trace.operations, counts)),
+            changed_results=_results(outcomes, counts),
+            saved_at=tuple(_saved_at(trace, traced.last_attempt(self._task).folder)),
+            shares_processes=_shares_processes(traced.last_attempt(self._task).folder),
             not_comparable=self._not_comparable(),
-            counts_saves=self._counts_saves(counts),
+            own=self._baseline.own,
             phase=self._phase,
             pool_notices=tuple(self._pool_notices()),
             notice=self._timing.notice,
@@ -210,10 +219,19 @@ class StepRehearsal:
         undisturbed, executions = self._baseline.seconds, sum(self._undisturbed_seconds)
         return TrialBudget(self._settings.budget, undisturbed, executions, self._room, self._longest_trial)
 
-    def _measured(self, trial: TrialRun) -> Baseline:
-        """The baseline from the first execution and the traced one."""
-        first = self._first.last_attempt(self._task)
-        return Baseline.of(first.seconds, first, trial.last_attempt(self._task), _trace_of(trial, self._task))
+    def _measure(self, trial: TrialRun) -> None:
+        """Learn from an undisturbed execution when the step is at work, and what measures its work."""
+        trace, attempt = _trace_of(trial, self._task), trial.last_attempt(self._task)
+        self._traced_seconds = attempt.seconds
+        self._phase = work_phase(trace, attempt.seconds)
+        own, before = (
+            own_work(trace, self._phase, attempt.cpu_seconds, attempt.first_progress, attempt.progress),
+            self._baseline,
+        )
+        if before.own is not None and (own is None or before.own.start + before.own.seconds < own.start + own.seconds):
+            own = before.own  # a cold start is none of its work
+        own_seconds = own.start + own.seconds if own is not None else None
+        self._baseline = Baseline(min(self._undisturbed_seconds), own_seconds, own, attempt.progress)
 
     def _run_again(self, number: int, delay: float = 0.0) -> TrialRun:
         """Execute the step undisturbed once more, after a delay in seconds."""
@@ -224,6 +242,7 @@ class StepRehearsal:
 
     def _add_undisturbed(self, trial: TrialRun) -> None:
         """Use the second execution: its differences are noise, and its time counts if it is shorter."""
+        self._second = trial
         self._undisturbed_seconds.append(trial.attempts[-1].seconds)
         self._undisturbed_operations.append(_trace_of(trial, self._task).operations)
         self._undisturbed_folders.append(trial.attempts[-1].folder)
@@ -235,14 +254,13 @@ class StepRehearsal:
         undisturbed = self._baseline.seconds
         limit = LIMIT_FACTOR * undisturbed + LIMIT_SECONDS
         last_limit = BUSY_LIMIT_FACTOR * undisturbed + LIMIT_SECONDS
-        return TrialTiming(undisturbed, self._notice(undisturbed), limit, last_limit, self._left, self._phase_now)
+        notice, own = self._notice(undisturbed), self._baseline.own
+        return TrialTiming(undisturbed, notice, limit, last_limit, self._left, self._phase_now, own)
 
     @property
-    def _phase_now(self) -> WorkPhase | None:
-        """When the step is at work in the shortest time that it has taken so far; ``None`` before that is known."""
-        traced = self._baseline.traced_seconds
-        if self._phase is None or traced <= 0:
-            return self._phase
+    def _phase_now(self) -> WorkPhase:
+        """When the step is at work in the shortest time that it has taken so far."""
+        traced = self._traced_seconds or self._baseline.seconds or 1.0
         return self._phase.within(min(1.0, self._baseline.seconds / traced))
 
     def _undisturbed_failure(self, trial: TrialRun, prefix: str) -> StepReport:
@@ -269,7 +287,7 @@ class StepRehearsal:
         results = run_side_by_side(
             [run for _, run in trials],
             self._room,
-            lambda number: number == 0 or self._may_start(is_trial=trials[number][0] is not None),
+            lambda number: number == 0 or self._may_start(trials[number][0]),
             lambda: self._is_given_up,
         )
         for (point, _), trial in zip(trials, results, strict=True):
@@ -286,6 +304,21 @@ class StepRehearsal:
             self._is_given_up = self._is_given_up or outcome.never_finishes
             self._report(outcome)
             yield outcome
+            longer = self._longer(outcome)
+            if longer is not None and longer not in points:
+                number = len(points) + points.index(point) + 1
+                outcome = PointOutcome(longer)
+                if self._may_start(longer):
+                    outcome = self._concluded(longer, self._run_point(number, longer))
+                self._report(outcome)
+                yield outcome
+
+    def _longer(self, outcome: PointOutcome) -> InjectionPoint | None:
+        """The point of longer lives that decides where those of a point have not."""
+        lives = outcome.lives
+        if lives is None or lives.is_ended or not lives.has_saved or lives.is_stuck:
+            return None
+        return longer_lives(outcome.point, kept=lives.kept_something)
 
     def _point_to_repeat(self, outcome: PointOutcome, repeats: int) -> InjectionPoint | None:
         """The point of another trial, alone, where those before say nothing about interruptions; ``None`` elsewhere.
@@ -300,7 +333,7 @@ class StepRehearsal:
             needs_machine = self._room > 1 and _NEEDS_THE_MACHINE in outcome.problem and not repeats
             return outcome.point if needs_machine else None
         is_missed = outcome.trial is not None and not outcome.is_interrupted
-        return outcome.point.earlier() if is_missed and self._may_start() else None
+        return outcome.point.earlier() if is_missed and self._may_start(outcome.point) else None
 
     def _executions_beside(self, points: int) -> list[Callable[[], TrialRun]]:
         """The undisturbed executions that run beside the trials of this many points.
@@ -327,14 +360,18 @@ class StepRehearsal:
         else:
             self._add_noise(trial)
 
-    def _may_start(self, *, is_trial: bool = True) -> bool:
-        """Whether to start one more trial or undisturbed execution: not if it would end after the budget.
+    def _may_start(self, point: InjectionPoint | None) -> bool:
+        """Whether to start one more trial, or an undisturbed execution: not if it would end after the budget.
 
         Nor once the step never finishes.
         """
         if self._is_given_up:  # further points would take as long, with the same result
             return False
-        return self._budget.has_room(time.monotonic() - self._began, is_trial=is_trial)
+        budget = self._budget
+        expected = budget.undisturbed if point is None else budget.trial
+        if point is not None and point.kind is InjectionKind.LIVES:
+            expected = budget.lives
+        return budget.has_room(time.monotonic() - self._began, expected)
 
     @property
     def _left(self) -> float:
@@ -355,7 +392,11 @@ class StepRehearsal:
 
     def _concluded(self, point: InjectionPoint, trial: TrialRun) -> PointOutcome:
         """The outcome of a trial that has ended; removes its files if they show nothing."""
-        if point.kind not in (InjectionKind.START, InjectionKind.SEVERAL):  # of one attempt, and of many
+        if point.kind not in (
+            InjectionKind.START,
+            InjectionKind.LIVES,
+            InjectionKind.SEVERAL,
+        ):  # of one attempt, and of many
             self._longest_trial = max(self._longest_trial, trial.seconds)
         if trial.is_cut:
             trial.remove_files()
@@ -366,13 +407,25 @@ class StepRehearsal:
                 return PointOutcome(point, inconclusive=f"{outcome.problem}; {_VARIES_PERHAPS}")
             outcome = self._evaluate(point, trial)
         if not outcome.problem:
-            outcome = replace(outcome, repeated=self._repeated(trial))
+            outcome = replace(outcome, repeated=self._repeated(trial), changed=tuple(self._changed(trial)))
             trial.remove_files()
         is_whole = trial.status is RunStatus.SUCCEEDED and not trial.injected  # an undisturbed execution
         if is_whole or (point.kind is InjectionKind.START and not outcome.problem):  # or nearly, on a warmer machine
             seconds = min(self._baseline.seconds, trial.attempts[-1].seconds)
             self._baseline = replace(self._baseline, seconds=seconds)
-        return self._with_cost(outcome)
+        return self._measured(outcome)
+
+    def _changed(self, trial: TrialRun) -> Iterator[tuple[str, str]]:
+        """The files of the step's state that end otherwise than in two undisturbed executions: in which state, and where."""
+        if self._second is None or not trial.injected:
+            return
+        first, second = (dict(self._workspace.states(each, self._task)) for each in (self._first, self._second))
+        written = {each.path for operations in self._undisturbed_operations for each in operations if is_save(each)}
+        for name, state in self._workspace.states(trial, self._task):
+            for path in sorted(written)[:_MOST_STATES]:
+                files = [each / path for each in (first[name], second[name], state)]
+                if all(each.is_file() for each in files) and _same(*files[:2]) and not _same(*files[1:]):
+                    yield name, path
 
     def _repeated(self, trial: TrialRun) -> tuple[str, str] | None:
         """The first file of the step's state in which rows are there more often than undisturbed, and the first of them."""
@@ -386,10 +439,20 @@ class StepRehearsal:
                     return str(Path(name, inside)), row
         return None
 
-    def _with_cost(self, outcome: PointOutcome) -> PointOutcome:
-        if outcome.trial is None or outcome.problem:
+    def _measured(self, outcome: PointOutcome) -> PointOutcome:
+        """The outcome with the cost of its interruptions, and what it shows if it has lives."""
+        trial, baseline = outcome.trial, self._baseline
+        if trial is None or outcome.problem:
             return outcome
-        return replace(outcome, cost=cost_of(outcome.trial, self._baseline))
+        lives = lives_of(outcome.point, trial, baseline.own, self._saves)
+        return replace(outcome, cost=cost_of(trial, baseline), lives=lives)
+
+    @property
+    def _saves(self) -> int:
+        """How many operations on saves the undisturbed step makes; 0 where that varies, or where a database decides it."""
+        numbers = {sum(map(is_save, operations)) for operations in self._undisturbed_operations}
+        is_mapped = any(area == SAVES for area, _ in _trace_of(self._first, self._task).mapped)
+        return numbers.pop() if len(numbers) == 1 and not (self._has_database or is_mapped) else 0
 
     def _check_noise(self) -> bool:
         """Execute the step undisturbed again before the first difference counts: its outputs may vary only sometimes.
@@ -449,7 +512,7 @@ class StepRehearsal:
         uses_place = trace.failure or any(each.area == SAVES for each in trace.operations)
         if not uses_place or any(outcome.problem for outcome in outcomes):
             return (), ""
-        if not self._may_start(is_trial=False):
+        if not self._may_start(None):
             return (), "the time budget was spent"
         limits = self._timing
         timing = TrialTiming(limits.undisturbed, limit=limits.limit, last_limit=limits.last_limit, left=self._left)
@@ -486,7 +549,7 @@ class StepRehearsal:
     def _judged(
         self, outcomes: Sequence[PointOutcome], undisturbed: Sequence[FileOperation], counts: SaveCounts
     ) -> Iterator[PointOutcome]:
-        """The outcomes with their costs, because the baseline may be lower now, and with what the attempts resumed from."""
+        """The outcomes with what the attempts resumed from."""
         found = [() if each.trial is None else resumes_of(each.trial, undisturbed, counts) for each in outcomes]
         told = settled(found)
         loads = any(resume.origin is Origin.NEWEST for resumes in told for resume in resumes)
@@ -496,21 +559,11 @@ class StepRehearsal:
                 each
                 for each in resumes
                 if each.is_all_lost
-                and (loads or each.origin is None)
+                and (each.origin is None or (loads and len(outcome.point.injections) == 1))
                 and (is_counted or not (each.loaded or has_database))
             ]
-            judged = replace(
-                self._with_cost(outcome),
-                resumes=resumes,
-                generators=self._generators(outcome),
-                gets_further=self._gets_further(outcome, counts_saves=is_counted),
-            )
+            judged = replace(outcome, resumes=resumes, generators=self._generators(outcome))
             yield _without_saves(judged, lost[0]) if lost and not outcome.problem else judged
-
-    def _gets_further(self, outcome: PointOutcome, *, counts_saves: bool) -> bool | None:
-        if outcome.trial is None or outcome.point.kind is not InjectionKind.LIVES or outcome.problem:
-            return None
-        return gets_further(outcome.trial, self._baseline, counts_saves=counts_saves)
 
     def _generators(self, outcome: PointOutcome) -> tuple[str, ...] | None:
         """The random generators that ended in another state than undisturbed, of an outcome whose outputs differ."""
@@ -563,11 +616,39 @@ class StepRehearsal:
         if self._settings.notice is not None:
             return self._settings.notice
         of_pools = [notice for _, notice in self._pool_notices() if notice > 0]
-        return min([max(0.05, undisturbed * _NOTICE_SHARE), *of_pools])
+        own = self._baseline.own_seconds or undisturbed  # each notice is stretched by the load that it finds
+        return min([max(0.05, min(own, undisturbed) * _NOTICE_SHARE), *of_pools])
 
 
 def _seconds(durations: Sequence[float]) -> str:
     return " and ".join(f"{seconds:.2g}s" for seconds in durations)
+
+
+_same = partial(filecmp.cmp, shallow=False)
+
+
+def _results(outcomes: Sequence[PointOutcome], counts: SaveCounts) -> tuple[str, ...]:
+    """The files of the state that end otherwise after an interruption, and that no attempt reads: a user may read them."""
+    twice = {each.repeated[0] for each in outcomes if each.repeated is not None}
+    found = (pair for outcome in outcomes for pair in outcome.changed if pair[1] not in counts)
+    return tuple(dict.fromkeys(str(Path(*pair)) for pair in found if str(Path(*pair)) not in twice))
+
+
+def _saved_at(trace: AttemptTrace, folder: Path) -> Iterator[tuple[str, str]]:
+    """The files that the undisturbed step saves last, each with the line of its Python code that opens it to write."""
+    lines = writing_lines(folder)
+    for path in dict.fromkeys(each.path for each in reversed(trace.operations) if is_save(each)):
+        line = next((line for written, line in lines.items() if written.endswith(f"/{path}")), "")
+        if line:
+            yield path, line
+
+
+def _shares_processes(folder: Path) -> str:
+    """Why the command of an attempt was not process 1 of a namespace of its own; empty if it was, or is no command."""
+    try:
+        return Path(folder, NOT_PROCESS_1).read_text("utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def _trace_of(trial: TrialRun, task: str) -> AttemptTrace:
@@ -603,19 +684,14 @@ def _without_saves(outcome: PointOutcome, lost: Resume) -> PointOutcome:
     """The outcome of a trial in which every save was lost."""
     if lost.lost_by is None:
         return outcome
-    if lost.origin is None and lost.lost_until is not None:
+    if lost.origin is None and lost.lost_until in (None, lost.lost_by):
+        what = "no whole save was left"
+    elif lost.origin is None and lost.lost_until is not None:
         what = f"no whole save was left until {happened(lost.lost_until)}"
     else:
         what = f"the whole save {', '.join(lost.newest)} was no longer found"
     problem = f"when {happened(lost.lost_by)}, {what}, and attempt {lost.attempt} began from the start"
     return replace(outcome, problem=problem, cost=None, lost_by=lost.lost_by)
-
-
-def _saves_only_early(trace: AttemptTrace, counts: SaveCounts, seconds: float) -> bool:
-    """Whether the last save comes in the first quarter of the undisturbed step."""
-    saves = [each for each in trace.operations if is_save(each)]
-    times = [each.at for each in saves if counts.belongs(each.path)] or [each.at for each in saves]
-    return bool(times) and max(times) < MIN_KEPT_SHARE * seconds
 
 
 def _ending(attempt: TrialAttempt) -> str:

@@ -118,6 +118,8 @@ class SyscallTracer(threading.Thread):
         self._is_frozen = self._is_finished = self._has_filter = False
         self._pending: dict[int, _PendingCall] = {}
         self._released = threading.Event()
+        self._delay_before = 0.0  # before the attempt's code began
+        self._held = 0.0  # seconds in which a process of the attempt stood still for this thread
         self._info = ctypes.create_string_buffer(88)
         self.operations: list[FileOperation] = []
         self.failure = ""
@@ -130,11 +132,20 @@ class SyscallTracer(threading.Thread):
 
     @property
     def run_delay(self) -> float:
-        """Seconds in which the attempt waited for a processor, or for this thread, which waited for one."""
+        """Seconds in which the attempt waited for a processor, or for this thread, which works or waits for one itself."""
+        return max(0.0, self._delay() - self._delay_before)
+
+    def _delay(self) -> float:
         own = _thread_delay(Path(f"/proc/self/task/{self.native_id}"))
-        return own + max(
-            (_thread_delay(thread) for each in process_tree(self._main) for thread in _threads(each)), default=0.0
-        )
+        threads = (thread for each in process_tree(self._main) for thread in _threads(each)) if self._main else ()
+        return max(own, self._held) + max(
+            map(_thread_delay, threads), default=0.0
+        )  # it waited while it held the attempt
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds that the attempt's processes have computed, with their children that have ended."""
+        return sum(map(_computed, process_tree(self._main))) if self._main else 0.0
 
     def release(self, *, resume: bool) -> None:
         """Resume a held attempt; without ``resume`` it stands still for good, because it is about to be killed."""
@@ -180,6 +191,7 @@ class SyscallTracer(threading.Thread):
         elif _ptrace(_SEIZE, main, None, _OPTIONS) < 0:
             self.failure = f"ptrace is refused: {os.strerror(ctypes.get_errno())}"
         self._main = main
+        self._delay_before = self._delay()
         self._began = time.monotonic()
         self._on_begin()
         os.kill(main, signal.SIGCONT)
@@ -204,7 +216,9 @@ class SyscallTracer(threading.Thread):
             except ChildProcessError:
                 return
             if os.WIFSTOPPED(status):
+                stopped_at = time.monotonic()
                 self._handle_stop(tid, os.WSTOPSIG(status), status >> 16)
+                self._held += time.monotonic() - stopped_at
                 continue
             self._pending.pop(tid, None)
             if tid == self._main and os.WIFEXITED(status) and not self._has_filter:  # it would have stopped at its exit
@@ -464,8 +478,30 @@ def _threads(process: int) -> list[Path]:
         return []  # it has ended
 
 
-def _thread_delay(thread: Path) -> float:
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def _computed(process: int) -> float:
+    """Its time and that of its children that have ended, from ``stat`` and ``schedstat`` of proc(5); 0 for one that has ended.
+
+    The first counts threads that have ended, in hundredths; the second is exact.
+    """
     try:
-        return int((thread / "schedstat").read_text("ascii").split()[1]) / 1e9
+        text = process_identity.read(f"/proc/{process}/stat")
+    except OSError:
+        return 0.0
+    *own, of_children, in_kernel = map(int, text[text.rindex(b")") + 2 :].split()[11:15])
+    exact = sum(_schedstat(thread, 0) for thread in _threads(process))
+    return max(sum(own) / _TICKS, exact) + (of_children + in_kernel) / _TICKS
+
+
+def _thread_delay(thread: Path) -> float:
+    return _schedstat(thread, 1)
+
+
+def _schedstat(thread: Path, field: int) -> float:
+    """Seconds in which a thread ran (0), or was ready and waited (1)."""
+    try:
+        return int((thread / "schedstat").read_text("ascii").split()[field]) / 1e9
     except (OSError, IndexError):
         return 0.0  # it has ended, or the kernel does not count

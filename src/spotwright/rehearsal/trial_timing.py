@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from spotwright.rehearsal.own_work import OwnWork
 from spotwright.rehearsal.work_phase import WorkPhase
 
 __all__ = ["BUSY_LIMIT_FACTOR", "LIMIT_FACTOR", "LIMIT_SECONDS", "TrialTiming"]
@@ -31,6 +32,7 @@ class TrialTiming:
     last_limit: float = 1e9
     left: float = math.inf
     phase: WorkPhase | None = None
+    own: OwnWork | None = None  # by which lives are measured
 
     @property
     def work(self) -> WorkPhase:

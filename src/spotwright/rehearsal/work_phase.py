@@ -21,7 +21,7 @@ from spotwright.rehearsal.injection_points import OUTPUTS, SAVES
 from spotwright.rehearsal.ranks import rank_processes
 from spotwright.rehearsal.syscall_tracer import process_tree
 
-__all__ = ["ReadSampler", "SeenBy", "WorkPhase", "work_phase"]
+__all__ = ["ReadSampler", "SeenBy", "WorkPhase", "falls", "work_phase"]
 
 
 class SeenBy(StrEnum):
@@ -108,8 +108,13 @@ def reads_fall(reads: Sequence[tuple[float, int]], seconds: float) -> float:
 
     It is where the curve of the reads is farthest above the straight line from its beginning to its end.
     """
-    samples = [(at, count) for at, count in reads if at <= seconds]
-    if len(samples) < _FEWEST_MOMENTS or samples[-1][1] < _FEWEST_READS:
+    return falls(reads, seconds) if reads and reads[-1][1] >= _FEWEST_READS else 0.0
+
+
+def falls(samples: Sequence[tuple[float, float]], seconds: float) -> float:
+    """The moment after which a step uses much less than before, from samples of what it had used; 0 if there is none."""
+    samples = [(at, count) for at, count in samples if at <= seconds]
+    if len(samples) < _FEWEST_MOMENTS or samples[-1][1] <= 0 or seconds <= 0:
         return 0.0
     whole = samples[-1][1]
     _, at, count = max((count / whole - at / seconds, at, count) for at, count in samples)
@@ -120,25 +125,33 @@ def reads_fall(reads: Sequence[tuple[float, int]], seconds: float) -> float:
 
 
 _MAX_SAMPLES = 1000
-_INTERVAL = 0.1  # seconds, at first
+_INTERVAL = 0.05  # seconds, at first
 
 
 class ReadSampler(threading.Thread):
     """Samples how often the processes of an attempt have read, from its beginning to :meth:`finish`.
 
     ``main`` returns the attempt's main process; 0: it has not begun. The interval doubles when there are many samples.
-    ``run_delay`` returns how many seconds the attempt waited for a processor so far, of which ``waited`` is the most. With
-    ``looks_for_ranks`` it also collects the ``ranks`` that processes of the attempt have.
+    ``run_delay`` returns how many seconds the attempt waited for a processor so far, of which ``waited`` is the most, and
+    ``cpu_seconds`` how long it computed: ``used`` has samples of both. With ``looks_for_ranks`` it also collects the ``ranks``
+    that processes of the attempt have.
     """
 
     def __init__(
-        self, main: Callable[[], int], run_delay: Callable[[], float] = lambda: 0.0, *, looks_for_ranks: bool = False
+        self,
+        main: Callable[[], int],
+        run_delay: Callable[[], float] = lambda: 0.0,
+        cpu_seconds: Callable[[], float] = lambda: 0.0,
+        *,
+        looks_for_ranks: bool = False,
     ) -> None:
         super().__init__(name="reads", daemon=True)
-        self._main, self._run_delay = main, run_delay
+        self._main, self._run_delay, self._cpu_seconds = main, run_delay, cpu_seconds
         self._over = threading.Event()
         self._most = 0
         self._samples: list[tuple[float, int]] = []
+        self.used: list[tuple[float, float, float]] = []
+        self._computed = 0.0
         self._interval = _INTERVAL
         self._looks_for_ranks = looks_for_ranks
         self.ranks: set[int] = set()
@@ -157,9 +170,12 @@ class ReadSampler(threading.Thread):
             self.waited = max(self.waited, self._run_delay())
             if self._looks_for_ranks:
                 self.ranks.update(rank_processes(main))
-            self._samples.append((time.monotonic() - began, self._most))
+            self._computed = max(self._computed, self._cpu_seconds())
+            at = time.monotonic() - began
+            self._samples.append((at, self._most))
+            self.used.append((at, self.waited, self._computed))
             if len(self._samples) >= _MAX_SAMPLES:
-                self._samples, self._interval = self._samples[::2], 2 * self._interval
+                self._samples, self.used, self._interval = self._samples[::2], self.used[::2], 2 * self._interval
 
     def finish(self) -> tuple[tuple[float, int], ...]:
         """End, and give the samples: seconds, and the number of calls that read."""

@@ -1,0 +1,150 @@
+"""How much work an attempt did, by a measure of the step itself, so that a busy machine changes nothing. Pure.
+
+A second on a clock is no measure: on a busy machine a step does less in it. Four measures are the step's own, the best first:
+the progress that it reports; the files that it writes again and again; the processor time of its processes, where it computes
+most of the time; and the time that passed without that in which it waited for a processor, where it mostly sleeps or waits for
+others. One undisturbed execution gives the unit: all of its work is 1.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from spotwright.rehearsal.attempt_trace import AttemptTrace
+from spotwright.rehearsal.injection_points import SAVES, is_save, summarize_activity
+from spotwright.rehearsal.work_phase import SeenBy, WorkPhase, falls
+
+__all__ = ["LONGEST_GAP", "MeasuredBy", "OwnWork", "own_work"]
+
+
+class MeasuredBy(StrEnum):
+    """What measures work, the most reliable first."""
+
+    PROGRESS = "its own progress"
+    FILES = "the files that it writes"
+    PROCESSOR = "processor time"
+    TIME = "its time without waits for a processor"
+
+
+_COMPUTES = 0.5  # of its time: then processor time measures it
+_MEASURABLE = 0.5  # seconds of a processor: the kernel counts in hundredths
+_FEWEST_SAVES = 6  # that measure the work
+LONGEST_GAP = 0.4
+"""Of the work, between two of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWork:
+    """The work of the undisturbed step in units of its measure: progress from 0 to 1, operations on files, or seconds.
+
+    ``begin`` is what an attempt uses before its work begins, for imports; ``whole`` is the work. ``start`` and ``seconds``
+    are the times, without waits for a processor, that the undisturbed step took to begin and to work, and ``start_computes``
+    how long it computed to begin: by that the begin of another attempt is found, as all else in imports depends on the
+    machine. ``saves`` are the numbers of operations on saves after which one of them was complete; empty: saves do not
+    measure the work.
+    """
+
+    measured_by: MeasuredBy
+    begin: float
+    whole: float
+    start: float = 0.0
+    seconds: float = 0.0
+    first_progress: float = 0.0
+    saves: tuple[int, ...] = ()
+    start_computes: float = 0.0
+
+    def target(self, share: float) -> float:
+        """How much of the measure an attempt has used when it has done this share of the work."""
+        return self.begin + share * self.whole
+
+    def last_operation(self, share: float) -> int:
+        """The number, from 0, of the operation on saves that completes this share of the work."""
+        return min(self.saves, key=lambda count: abs(count - share * self.whole)) - 1
+
+    def done(self, trace: AttemptTrace | None, cpu_seconds: float, progress: Sequence[float | None]) -> float | None:
+        """The work of an attempt that reported this ``progress`` first and last, as a share of the whole.
+
+        ``None`` where nothing measured it.
+        """
+        if self.measured_by is MeasuredBy.PROGRESS:
+            first, last = progress
+            return 0.0 if first is None or last is None else max(0.0, last - first) / self.whole
+        if self.measured_by is MeasuredBy.PROCESSOR:
+            return max(0.0, cpu_seconds - self.begin) / self.whole
+        if trace is None or trace.own_seconds is None:
+            return None
+        if self.measured_by is MeasuredBy.FILES:
+            return sum(each.area == SAVES and is_save(each) for each in trace.operations) / self.whole
+        begin = self.begin if trace.own_begin is None else trace.own_begin
+        return max(0.0, trace.own_seconds - begin) / self.whole
+
+    def place(self, progress: float | None) -> float | None:
+        """Where an attempt is that reported this progress, as a share of the work; ``None`` where progress measures nothing."""
+        if self.measured_by is not MeasuredBy.PROGRESS or progress is None:
+            return None
+        return max(0.0, progress - self.first_progress) / self.whole
+
+
+def own_work(
+    trace: AttemptTrace, phase: WorkPhase, cpu_seconds: float, first_progress: float | None, progress: float | None
+) -> OwnWork | None:
+    """The measure of a step, from one undisturbed execution; ``None`` where nothing was measured."""
+    if phase.seen_by is SeenBy.NOTHING:  # imports compute, and what comes after them mostly waits
+        by_own_time = [(at - waited, waited, computed) for at, waited, computed in trace.used]
+        start = falls([(at, computed) for at, _, computed in by_own_time], trace.own_seconds or 0.0)
+        _, cpu_before = _used_until(by_own_time, start)
+    else:
+        begin = _begins_at(phase)
+        waited, cpu_before = _used_until(trace.used, begin)
+        start = max(0.0, begin - waited)
+    seconds = (trace.own_seconds or 0.0) - start
+    reported = (progress or 0.0) - (first_progress or 0.0)
+    if phase.seen_by is SeenBy.PROGRESS and reported > 0:
+        return OwnWork(MeasuredBy.PROGRESS, 0.0, reported, start, seconds, first_progress or 0.0)
+    saves = _regular_saves(trace, phase)
+    if saves:
+        return OwnWork(MeasuredBy.FILES, 0.0, saves[-1], start, seconds, saves=saves)
+    computed = cpu_seconds - cpu_before
+    if computed >= max(_MEASURABLE, _COMPUTES * seconds):
+        return OwnWork(MeasuredBy.PROCESSOR, cpu_before, computed, start, seconds)
+    return OwnWork(MeasuredBy.TIME, start, seconds, start, seconds, start_computes=cpu_before) if seconds > 0 else None
+
+
+def _regular_saves(trace: AttemptTrace, phase: WorkPhase) -> tuple[int, ...]:
+    """After how many operations each save was complete, where the step makes several at about equal distances."""
+    if any(area == SAVES for area, _ in trace.mapped):
+        return ()
+    operations = [each for each in trace.operations if is_save(each)]
+    saves = summarize_activity(operations).saves
+    ends = [save.operations[-1].at for save in saves]
+    gaps = [after - before for before, after in pairwise([*ends, phase.end])]
+    if len(saves) < _FEWEST_SAVES or max(gaps) > LONGEST_GAP * (phase.end - ends[0]):
+        return ()
+    return tuple(save.first + len(save.operations) for save in saves)
+
+
+def _begins_at(phase: WorkPhase) -> float:
+    """When the work begins: of a step whose saves show it, one usual pause between two saves before the first of them."""
+    if phase.seen_by is not SeenBy.SAVES:
+        return phase.begin
+    pauses = sorted(after - before for before, after in pairwise(phase.saves_at) if after - before > _WITHIN_A_SAVE)
+    return max(0.0, phase.begin - pauses[len(pauses) // 2]) if pauses else 0.0
+
+
+_WITHIN_A_SAVE = 0.02  # seconds
+
+
+def _used_until(samples: Sequence[tuple[float, float, float]], at: float) -> tuple[float, float]:
+    """How long an attempt had waited and computed at a moment, between two samples."""
+    number = bisect_left(samples, (at,))
+    if number == len(samples):
+        return samples[-1][1:] if samples else (0.0, 0.0)
+    before = samples[number - 1] if number else (0.0, 0.0, 0.0)
+    after = samples[number]
+    part = (at - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
+    waited, computed = (before[each] + part * (after[each] - before[each]) for each in (1, 2))
+    return waited, computed
