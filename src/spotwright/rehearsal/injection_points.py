@@ -260,17 +260,17 @@ def draw_points(
     return [*points, *_of_ranks(random.Random(f"{seed}/{task}/ranks"), activity, ranks)]  # noqa: S311 (not for cryptography)
 
 
-_SHORT_LIFE, _HALF, _LONG_WITH_NOTICE, _LONG_LIFE = 1 / 3, 1 / 2, 3 / 5, 4 / 5
+_SHORT_LIFE, _HALF, _LONG_LIFE = 1 / 3, 1 / 2, 3 / 5
 _LIVES = {
     _SHORT_LIFE: ("a third", 5),
     _HALF: ("half", 4),
-    _LONG_WITH_NOTICE: ("three fifths", 4),  # with the notice after it, still not the whole
-    _LONG_LIFE: ("four fifths", 3),
+    _LONG_LIFE: ("three fifths", 4),  # with a notice after it, still not the whole
 }
 """How long each attempt of some lives lives, as a share of the work: the words, and how many are interrupted.
 
 One that keeps all that its saves hold ends within one life more than the share needs, and one for what each life redoes. The
-longest are for a step that saves so rarely that no save fits into a shorter one: two of them tell it from one that starts over.
+longest are for a step that saves in the middle of its work and at no other time, so that no save fits into a shorter one. A step
+that keeps nothing even of these starts over on nodes that do not live longer, whatever it saves later.
 """
 
 
@@ -292,7 +292,7 @@ def longer_lives(point: InjectionPoint, *, kept: bool) -> InjectionPoint | None:
     if injection.trigger != AtLife(_SHORT_LIFE):
         return None
     if injection.notice:
-        return lives_point(_LONG_WITH_NOTICE, notice=True)
+        return lives_point(_LONG_LIFE, notice=True)
     return lives_point(_HALF if kept else _LONG_LIFE, notice=False)
 
 
