@@ -310,7 +310,7 @@ def test_a_reader_follows_a_run_and_a_deleted_one_is_said_to_be_gone(
     assert reader.refresh()
     assert reader.now is None
     server[0].take_away("SpotRun", run.folder.name)
-    with pytest.raises(StateError, match="it was deleted"):
+    with pytest.raises(StateError, match="its SpotRun was deleted"):
         reader.refresh()
 
 
