@@ -42,7 +42,9 @@ def test_a_pod_that_the_training_operator_makes_again_whatever_its_end_is_not_re
 
     is_refused = policy == "Never"
     assert (outcome.verdict == "pod is refused") is is_refused
-    assert (f"its restartPolicy {policy} restarts it after any error" in str(pod["metadata"]["annotations"])) is not is_refused
+    assert (
+        f"its restartPolicy {policy} restarts it after any error" in str(pod["metadata"]["annotations"])
+    ) is not is_refused
 
 
 def a_step(**wait: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import msgspec
 
 from spotwright import config as configuration
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
-from spotwright.cluster.admission_server import AdmissionRequest
+from spotwright.cluster.admission_server import FACTS, AdmissionRequest
 from spotwright.cluster.admit_objects import Admission
 from spotwright.cluster.admit_pods import AdmissionContext
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
@@ -328,7 +328,7 @@ class AttemptHistoryReader:
         facts = AdmissionContext(autoscalers=self._autoscalers(), stays=why_not_made_again(request.data, ()))
         if request.dry_run:
             return facts
-        asking = Asking.alone(request.uid, request.namespace)
+        asking, until = Asking.alone(request.uid, request.namespace), asyncio.get_running_loop().time() + FACTS
 
         async def given_out() -> AdmissionContext:
             async with _in_time():
@@ -340,27 +340,34 @@ class AttemptHistoryReader:
             foreseen = await self._numbers.foresee(asking)
         if foreseen is None:
             return await given_out()
-        return replace(facts, token=str(foreseen.token), keep=partial(self._take, given_out, asking, foreseen, None))
+        return replace(
+            facts, token=str(foreseen.token), keep=partial(self._take, given_out, until, asking, foreseen, None)
+        )
 
     async def _take(
         self,
         given_out: Callable[[], Awaitable[AdmissionContext]],
+        until: float,
         asking: Asking,
         foreseen: Given,
         agreement: _Agreement | None,
         admission: Admission,
         facts: AdmissionContext,
     ) -> AdmissionContext | None:
-        """Give out the number that was foreseen, with what was decided of the pod; else one that is given out before that."""
+        """Give out the foreseen number and store the decision; if it does not hold, return facts with a number given out before.
+
+        Those are found by ``until``, on the clock of the event loop: the pod is then left as it is, and keeps its placement.
+        """
         try:
             if not await self._agree(asking, agreement):
                 return facts
             async with _in_time():
                 if await self._numbers.take(asking, foreseen, admission):
                     return None
-            return replace(await given_out(), stays=facts.stays)
-        except StateError as error:
-            _LOG.warning("%s", error)
+            async with asyncio.timeout_at(until):
+                return replace(await given_out(), stays=facts.stays)
+        except (StateError, TimeoutError) as error:
+            _LOG.warning("%s", str(error) or "the number of an attempt was not given out in time")
             return replace(facts, is_known=False)
 
     async def _keep(
@@ -416,8 +423,8 @@ class AttemptHistoryReader:
         if given is None:
             return await self._given_out(review)
         facts = await self._in_thread(self._facts, review.asked, given, agreement)
-        given_out = partial(self._given_out, review)
-        return replace(facts, keep=partial(self._take, given_out, asking, given, agreement))
+        given_out, until = partial(self._given_out, review), review.began + FACTS
+        return replace(facts, keep=partial(self._take, given_out, until, asking, given, agreement))
 
     async def _given_out(self, review: _Review) -> AdmissionContext:
         """The facts with a number that is given out at once if no doubt is left and no end has to be waited for.

@@ -32,6 +32,7 @@ from spotwright.cluster.task_objects import (
     Content,
     Place,
     Token,
+    Waiting,
     agree_in,
     agreed_in,
     bind_in,
@@ -60,7 +61,7 @@ _REVIEWED_AGAIN = (
 _GATHERS = 0.5  # seconds in which pods are seen that are confirmed together
 _OF_OTHERS = 1.2  # seconds after which a pod is confirmed that another replica has admitted, and mostly has confirmed
 _OWN_KEPT = 20_000  # tokens that this replica has given out
-_FORESEEN = 1.0  # seconds in which a foreseen number is left to its review
+_FORESEEN, _MOST_FORESEEN = 1.0, 1_000  # seconds in which a foreseen number is left to its review, and how many are
 
 
 class Slot(NamedTuple):
@@ -224,25 +225,34 @@ class Numbers:
     async def foresee(self, asked: Asking) -> Given | None:
         """The number that :meth:`number` would give out by what this replica knows, for :meth:`take`; ``None`` where it may wait.
 
-        Reviews that are decided on at the same time foresee different numbers.
+        Retries that are decided at the same time foresee different numbers.
         """
         content, is_new = await self._store.known(asked.place)
-        now = asyncio.get_running_loop().time()
-        while self._foreseen and next(iter(self._foreseen.values())).at < now - _FORESEEN:
-            self._foreseen.popitem(last=False)
         try:
             if not self._is_certain(content, asked, is_new=is_new):
                 return None
-            for review, one in self._foreseen.items():
-                if one.place == asked.place:
-                    content.give(asked.place, review, one.path, one.slot, one.number, self._clock())
             chosen = _chosen(content, asked)
-            given = self._give(content, asked, chosen) if chosen.is_settled else None
+            if chosen.number > 1:  # first attempts of all slots are decided alike
+                chosen = self._beside_others(content, asked)
+            return self._give(content, asked, chosen) if chosen.is_settled else None
         except StateError:  # no room, or an object that others have changed: number() says so
             return None
-        if given is not None:
-            self._foreseen[asked.review] = _Foreseen(now, asked.place, asked.path, given.slot, given.number)
-        return given
+
+    def _beside_others(self, content: Content, asked: Asking) -> Given:
+        """The slot and number that are next after those foreseen for other reviews; it is foreseen for this one now."""
+        now = asyncio.get_running_loop().time()
+        self._foreseen.pop(asked.review, None)
+        while self._foreseen and (
+            len(self._foreseen) >= _MOST_FORESEEN or next(iter(self._foreseen.values())).at < now - _FORESEEN
+        ):
+            self._foreseen.popitem(last=False)
+        task = content.task(asked.path)
+        for review, one in self._foreseen.items():
+            if (one.place, one.path) == (asked.place, asked.path):
+                task.waiting[review] = Waiting(one.slot, one.number, self._clock())
+        chosen = _chosen(content, asked)
+        self._foreseen[asked.review] = _Foreseen(now, asked.place, asked.path, chosen.slot, chosen.number)
+        return chosen
 
     def _is_certain(self, content: Content, asked: Asking, *, is_new: bool) -> bool:
         """Whether the next number follows from what the object holds: it is not lost, and no pod is overdue."""
@@ -251,31 +261,32 @@ class Numbers:
         return not is_lost and not has_number and not self._doubtful(content, asked)
 
     async def take(self, asked: Asking, foreseen: Given, admission: Admission) -> bool:
-        """Give out a foreseen number and note what was decided of its pod; false where another review has that number."""
+        """Give out a foreseen number and store the decision about its pod; false if the decision does not hold any more."""
         token = foreseen.token
         assert token is not None  # noqa: S101  # a foreseen number has one
         has_own_page = token.place != asked.place
 
-        def make(content: Content, is_new: bool) -> bool:
+        def make(content: Content, is_new: bool) -> Given | None:
             if not self._is_certain(content, asked, is_new=is_new):
-                return False
+                return None
             content.drop_unmade(self._clock() - _NEVER_MADE)
-            next_ = _next_number(content, asked, foreseen.slot), content.next_sheet
-            if next_ != (foreseen.number, foreseen.sheet):
-                return False
-            self._give(content, asked, foreseen)
+            next_ = _next_like(foreseen, content, asked)
+            if next_ is None:
+                return None
+            given = self._give(content, asked, next_)
             if not has_own_page:
-                keep_in(content, token.place, token.review, foreseen.sheet, admission, foreseen.path, foreseen.slot)
-            return True
+                keep_in(content, token.place, token.review, given.sheet, admission, given.path, given.slot)
+            return given
 
         try:
-            if not await self._store.change(asked.place, make, root=asked.root or None):
-                return False
+            given = await self._store.change(asked.place, make, root=asked.root or None)
         finally:
             self._foreseen.pop(asked.review, None)
-        self._noted(foreseen)
+        if given is None:
+            return False
+        self._noted(given)
         if has_own_page:
-            await self.keep(foreseen, asked.root, admission)
+            await self.keep(given, asked.root, admission)
         return True
 
     async def next_number(self, asked: Asking) -> Given:
@@ -434,6 +445,18 @@ def _chosen(content: Content, asked: Asking) -> Given:
         is_settled = unused is not None or any(one.is_settled for one in ended)
     number = _next_number(content, asked, slot)
     return Given(slot, number, is_settled=is_settled, seen=0 if task is None else task.seen_of(slot))
+
+
+def _next_like(foreseen: Given, content: Content, asked: Asking) -> Given | None:
+    """The slot and number to give out if a decision made with a foreseen number holds for them; ``None`` if it does not.
+
+    A first attempt has no history, so it is decided alike in each slot; another replica may have given out the foreseen one.
+    """
+    is_first = foreseen.number == 1 and not asked.is_alone
+    found = _chosen(content, asked) if is_first else foreseen
+    next_ = _next_number(content, asked, found.slot), content.next_sheet
+    is_like = found.is_settled and next_ == (foreseen.number, foreseen.sheet)
+    return foreseen._replace(slot=found.slot) if is_like else None
 
 
 def _next_number(content: Content, asked: Asking, slot: int) -> int:

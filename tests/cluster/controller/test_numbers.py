@@ -113,36 +113,49 @@ def test_a_burst_at_two_replicas_gets_every_number_once_in_few_writes(slots: int
 
 @pytest.mark.parametrize("slots", [1, 100])
 def test_a_burst_that_is_decided_on_before_its_numbers_are_given_out_gets_every_number_once(slots: int) -> None:
-    async def scenario(made: Replicas) -> None:
-        async def one(numbers: Numbers) -> Given:
+    async def scenario(made: Replicas) -> int:
+        again = 0
+
+        async def one(numbers: Numbers) -> None:
+            nonlocal again
             asked = asking(path="work", slots=slots)
             foreseen = await numbers.foresee(asked)
-            if foreseen is not None and await numbers.take(asked, foreseen, SPOT):
-                return foreseen
-            found = await given(numbers, asked)
-            await numbers.keep(found, JOB, SPOT)
-            return found
+            await asyncio.sleep(0.01)
+            if foreseen is None or not await numbers.take(asked, foreseen, SPOT):
+                again += 1
+                found = await given(numbers, asked)
+                await numbers.keep(found, JOB, SPOT)
 
-        found = await asyncio.gather(*(one(made.all[n % 2]) for n in range(100)))
-        taken = sorted((one.slot, one.number) for one in found)
-        assert taken == ([(0, n) for n in range(1, 101)] if slots == 1 else [(n, 1) for n in range(100)])
-        records = [each["spec"].get("records", {}) for each in made.objects().values()]
-        assert sum(map(len, records)) == 100
+        await asyncio.gather(*(one(made.all[n % 2]) for n in range(100)))
+        contents = [msgspec.convert(each["spec"], Content) for each in made.objects().values()]
+        given_out = sorted(
+            (one.slot, one.number) for each in contents for task in each.tasks.values() for one in task.waiting.values()
+        )
+        assert given_out == ([(0, n) for n in range(1, 101)] if slots == 1 else [(n, 1) for n in range(100)])
+        records = sorted((one.slot, one.number) for each in contents for one in each.records.values())
+        assert len(records) == 100
+        assert slots == 1 or records == given_out
         assert len([line for line in made.server.asked if not line.startswith("GET")]) < 40
+        return again
 
-    run(scenario)
+    decided_again = run(scenario)
+    assert decided_again == (99 if slots == 1 else 0), "a first attempt is decided alike in each slot"
 
 
-def test_a_number_that_was_foreseen_and_is_not_taken_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_that_are_decided_at_the_same_time_foresee_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(made: Replicas) -> list[int]:
-        asked = [asking() for _ in range(3)]
-        found = [await made.first.foresee(each) for each in asked]
-        monkeypatch.setattr("spotwright.cluster.attempt_numbers._FORESEEN", 0.0)
+        first = asking()
+        foreseen = await made.first.foresee(first)
+        assert foreseen is not None
+        assert await made.first.take(first, foreseen, SPOT)
+        found = [await made.first.foresee(each) for each in (first, *(asking() for _ in range(3)))]
+        repeated = asking()
+        found += [await made.first.foresee(repeated), await made.first.foresee(repeated)]
+        monkeypatch.setattr("spotwright.cluster.attempt_numbers._FORESEEN", -1.0)
         found.append(await made.first.foresee(asking()))
-        assert made.objects() == {}
         return [one.number for one in found if one is not None]
 
-    assert run(scenario) == [1, 2, 3, 1]
+    assert run(scenario) == [2, 3, 4, 5, 5, 2]
 
 
 def test_nothing_is_foreseen_where_a_review_has_to_wait() -> None:
