@@ -213,7 +213,7 @@ def rehearse(  # noqa: PLR0913 (one argument per option)
     """Interrupt a step at its most vulnerable moments, before a provider does, and return the report.
 
     ``subject`` is a function with ``@dsl.pipeline``, the path of a .py or compiled YAML file, or a command as a list of words,
-    which runs in copies of ``folder``. The options are those of ``spotwright rehearse``; ``notice`` and ``budget`` are in
+    which runs in copies of ``folder``. The options equal ``spotwright rehearse``'s; ``notice`` and ``budget`` are in
     seconds, ``config`` the path of a ``spotwright.yaml`` or a mapping in its shape, ``policy`` and ``state`` as for
     :func:`run`.
 

@@ -167,7 +167,7 @@ class FileActivity:
 
     @property
     def longest_save(self) -> float | None:
-        """Seconds; ``None`` if the step saved nothing."""
+        """Seconds; ``None`` if the step did not save."""
         return max((save.seconds for save in self.saves), default=None)
 
     @property

@@ -1,4 +1,4 @@
-"""How much work an attempt did, by a measure of the step itself, so that a busy machine changes nothing. Pure.
+"""How much work an attempt did, by a measure of the step itself, so that a busy machine does not change it. Pure.
 
 Seconds on a clock do not measure work: on a busy machine a step does less in each of them. There are four measures, the best
 first: the progress that the step reports; the files that it writes again and again; the processor time of its processes, if it

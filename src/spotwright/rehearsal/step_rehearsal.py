@@ -68,7 +68,7 @@ __all__ = ["ProgressCallback", "StepRehearsal"]
 ProgressCallback = Callable[[str | PointOutcome], None]
 """Receives a line for each stage of the rehearsal, and the outcome of each point."""
 
-_NOTICE_SHARE = 0.25  # of the undisturbed time: a notice longer than the work left would interrupt nothing
+_NOTICE_SHARE = 0.25  # of the undisturbed time: a notice longer than the work left would not interrupt it
 _HALF_AN_OUTPUT = (
     "exited with 0 on SIGTERM before its function had returned: KFP takes this for a success, "
     "and the next task reads the outputs as they are"

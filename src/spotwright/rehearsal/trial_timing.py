@@ -36,7 +36,7 @@ class TrialTiming:
 
     @property
     def work(self) -> WorkPhase:
-        """When the undisturbed step is at work; all of its time if nothing shows it."""
+        """When the undisturbed step is at work; all of its time if that is not known."""
         return self.phase if self.phase is not None else WorkPhase(0.0, self.undisturbed)
 
     def before_end(self, share: float) -> float:

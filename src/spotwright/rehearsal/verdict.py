@@ -119,7 +119,7 @@ class Verdict(StrEnum):
 
     @property
     def is_safe(self) -> bool:
-        """Whether interruptions change nothing except the time that the step takes."""
+        """Whether interruptions change only the time that the step takes."""
         return self in (
             Verdict.RESUMES,
             Verdict.RESUMES_WITH_NOTICE,
@@ -211,7 +211,7 @@ class StepReport:
 
     @property
     def undecided(self) -> str:
-        """Why the trials do not suffice for a verdict, even if nothing went wrong; empty if they do."""
+        """Why the trials do not suffice for a verdict, even if no trial went wrong; empty if they do."""
         return self._too_few or self._without_lives or self._contradiction
 
     @property
