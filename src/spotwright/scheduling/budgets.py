@@ -132,8 +132,8 @@ def count_useless(lives: Sequence[AttemptLife], ceiling: float, *, saves: bool) 
     """Count the interrupted attempts in a row that did not advance; the longest row counts (row 8).
 
     An attempt advances if the task saves its work and it reports more progress than all attempts before it. If a task saves but
-    reports no progress, its attempts advance that live longer than ``ceiling``, as in :func:`count_stalled`. A task that does
-    not save begins again after each interruption: none of its interrupted attempts advances.
+    does not report progress, each attempt that lives longer than ``ceiling`` advances, as in :func:`count_stalled`. A task that
+    does not save begins again after each interruption: none of its interrupted attempts advances.
     """
     silent = all(life.progress is None for life in lives)
     most, row, best = Useless(), Useless(), 0.0
@@ -253,8 +253,8 @@ def _after_interruption_under_deadline(
 def _rung_after_interruption(position: LadderPosition, allowed: tuple[int, ...], ladder: Ladder) -> int:
     """Return the next spot rung in turn, so that a pool which has just lost a node is not the next one asked.
 
-    The successor of an attempt that climbed while it was pending starts at the top again (row 7). Interruptions alone never
-    climb to an on-demand rung: only ``fall_back_after`` and ``pending_timeout`` lead there.
+    The successor of an attempt that climbed while it was pending starts at the top again (row 7). Taking turns never leads
+    to an on-demand rung: only ``fall_back_after`` and ``pending_timeout`` lead there.
     """
     turn = tuple(index for index in allowed if ladder.rungs[index].spot is not False) or allowed
     if position.has_climbed or position.rung not in turn:
