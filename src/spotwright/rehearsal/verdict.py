@@ -7,7 +7,7 @@ decide whether it resumes (:mod:`spotwright.rehearsal.lives`): it *resumes* if i
 do all of the work, *resumes only with a notice* if it does so only where each interruption had one, *goes back* if its lives
 keep a part but get no further, and *starts over* if they keep no work.
 
-What a step saves and loads explains a verdict, but never makes the step resume. Two findings can revoke that it resumes: an
+What a step saves and loads explains a verdict, but never makes the step resume. Two findings rule out that it resumes: an
 attempt loads an older save than the newest whole one, or the step redoes three quarters of the interrupted work.
 """
 
