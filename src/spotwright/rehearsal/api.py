@@ -69,7 +69,7 @@ def _lives(lives: Mapping[str, Any]) -> str:
 
 
 def _bar(life: Mapping[str, Any]) -> str:
-    """A life as a bar: where in the work the attempt began and ended."""
+    """Draw a life as a bar, from where in the work the attempt began to where it ended."""
     if life["began"] is None:
         return (
             f"<div style='{_PLAIN}'>{life['number']}: {life['work']:.0%} of the work; where it began is not known</div>"
@@ -188,7 +188,7 @@ class RehearsalReport:
         return rehearsal_html(self.data)
 
 
-def rehearse(  # noqa: PLR0913 (each is an option of its own)
+def rehearse(  # noqa: PLR0913 (one argument per option)
     subject: Callable[..., Any] | str | Path | Sequence[str],
     arguments: Mapping[str, Any] | None = None,
     *,
@@ -213,11 +213,11 @@ def rehearse(  # noqa: PLR0913 (each is an option of its own)
     """Interrupt a step at its most vulnerable moments, before a provider does, and return the report.
 
     ``subject`` is a function with ``@dsl.pipeline``, the path of a .py or compiled YAML file, or a command as a list of words,
-    which runs in copies of ``folder``. The options are those of ``spotwright rehearse``; ``notice`` and ``budget`` are in
+    which runs in copies of ``folder``. The options equal ``spotwright rehearse``'s; ``notice`` and ``budget`` are in
     seconds, ``config`` the path of a ``spotwright.yaml`` or a mapping in its shape, ``policy`` and ``state`` as for
     :func:`run`.
 
-    Raises :class:`InputError` for wrong input; nothing was executed then. A step that is not safe raises nothing: look at
+    Raises :class:`InputError` for wrong input, before anything is executed. An unsafe step does not raise: check
     :attr:`RehearsalReport.safe`.
     """
     given = config_option(config)

@@ -1,7 +1,7 @@
 """The probable cause of a step's problems, named only where the trials show it.
 
-What an interruption changed is told with each trial; why it did so is told only with evidence: the signal's answer, the rows that
-are there twice, the operations between which the node went, the save that was loaded whole. Without evidence there is no cause.
+Each trial reports what an interruption changed. The reason is named only with evidence: the answer to the signal, duplicated
+rows, the operations between which the node was reclaimed, the save that was loaded whole. Without evidence, no cause is named.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
 
 
 def _shown_by_ends(outcome: PointOutcome, trial: TrialRun) -> str:
-    """The cause that the ends of attempts and their logs show; empty if they show none."""
+    """The cause that the attempts' endings and logs show; empty if they show none."""
     if any(attempt.accepted_by_kfp for attempt in trial.attempts):
         return _ENDS_AS_SUCCESS
     if outcome.ended_early:
@@ -135,7 +135,7 @@ def _meets_former_ranks(log: Path) -> bool:
 
 
 def _missing_state(outcome: PointOutcome) -> str:
-    """What is not in the save of a step that loads its newest whole one, as far as its generators and its outputs show."""
+    """What is missing from the save of a step that loads its newest whole one, as far as its generators and outputs show."""
     if outcome.generators:
         names = " and ".join(outcome.generators)
         how = "; ".join(_GENERATORS[name] for name in outcome.generators if name in _GENERATORS)
@@ -147,12 +147,12 @@ def _missing_state(outcome: PointOutcome) -> str:
 
 
 def _loaded(trial: TrialRun) -> frozenset[str]:
-    """What attempts after an interruption have read of what outlives them."""
+    """The files that outlive an attempt and that attempts after an interruption read."""
     return frozenset(path for trace in trial.traces.get(trial.task or "", ())[1:] for path in trace.loads or ())
 
 
 def _is_mapped_as_it_lay(path: str, trial: TrialRun) -> bool:
-    """Whether the attempt after an interruption mapped a file into memory without making it anew; reading a map is not seen."""
+    """Whether the attempt after an interruption mapped an existing file into memory; reads through a map are not seen."""
     later = trial.traces.get(trial.task or "", ())[1:]
     return any(
         (SAVES, path) in trace.mapped
@@ -165,9 +165,9 @@ _SHARE_OF_SAVES, _FEWEST_OPERATIONS = 0.1, 3
 
 
 def _survives_elsewhere(step: StepReport) -> bool:
-    """Whether the step went on from a kill at some other moment of its work: only then does the problem depend on the moment.
+    """Whether the step resumed after a kill at another moment of its work: only then does the problem depend on the moment.
 
-    The kill came after some saves and before others, so that there was something to go on from, and work left.
+    That kill came after some saves and before others, so that there was a save to resume from, and work left.
     """
     whole = sum(len(save.operations) for save in step.activity.saves)
     least = max(_FEWEST_OPERATIONS, _SHARE_OF_SAVES * whole)
@@ -190,7 +190,7 @@ _APPENDED = "rows are appended again after an interruption: cut the file at the 
 _GOES = "what an attempt has written goes with its node"
 _KEEP = "write it below SPOTWRIGHT_CHECKPOINT, or name the outputs that count with --output"
 _CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _ENDS_WITH_WORK_LEFT, _APPENDED)
-"""Causes that the end of an attempt or the outputs show, so that no other one is looked for."""
+"""Causes that an attempt's ending or the outputs show; they end the search."""
 
 
 def _on_saves(operations: Sequence[FileOperation]) -> list[FileOperation]:
@@ -198,7 +198,7 @@ def _on_saves(operations: Sequence[FileOperation]) -> list[FileOperation]:
 
 
 def _ends_early(outcome: PointOutcome, trial: TrialRun) -> bool:
-    """Whether the only attempt got SIGTERM, and succeeded with other outputs: it took the signal for the regular end."""
+    """Whether the only attempt got SIGTERM and succeeded with different outputs: it treated the signal as its regular end."""
     traces = trial.traces.get(trial.task or "", ())
     return bool(outcome.differences) and len(trial.attempts) == 1 and any(trace.on_sigterm for trace in traces)
 
@@ -208,9 +208,9 @@ def _repeated(outcome: PointOutcome) -> str:
 
 
 def _gone(outcome: PointOutcome, trial: TrialRun) -> str:
-    """Which output lacks what only an interrupted attempt wrote: a file that it wrote, or the first rows of a log.
+    """Name the output that lacks what only an interrupted attempt wrote: a file, or the first rows of a log.
 
-    Empty for other differences. The first row of a log may be the head of a table.
+    Empty for other differences. The first row of a log may be a table's header.
     """
     if not outcome.differences:
         return ""
@@ -235,7 +235,7 @@ def _is_short(path: Path) -> bool:
 
 
 def _reordered(outcome: PointOutcome) -> str:
-    """How the rows of a text output, or the items in JSON, are the undisturbed ones in another order; empty: they are not."""
+    """Describe a text output or JSON whose rows or items differ from the undisturbed ones only in their order; else empty."""
     if len(outcome.output_paths) != 2:
         return ""
     try:
@@ -276,7 +276,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity: FileActivity) -> str:
-    """A file that the undisturbed step removes, and that an interruption left: the next attempt takes it for a running one."""
+    """A file that the undisturbed step removes but an interruption left: the next attempt takes it for a running attempt."""
     removed = {each.path for save in activity.saves for each in save.operations if each.call is FileCall.REMOVE}
     left = {each.path for each in before if each.call is FileCall.OPEN}
     left -= {each.path for each in before if each.call is FileCall.REMOVE}
@@ -289,7 +289,7 @@ def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity:
 
 
 def _torn(before: Sequence[FileOperation], loaded: Collection[str], step: StepReport) -> str:
-    """What the last operations before the interruption left incomplete, and a later attempt read: a file, a folder or several."""
+    """Describe what the last operations left incomplete and a later attempt read: a file, a folder or several files."""
     if not before:
         return ""
     last, activity = before[-1], step.activity
@@ -311,7 +311,7 @@ def _torn(before: Sequence[FileOperation], loaded: Collection[str], step: StepRe
 
 
 def _is_final_name(path: str, activity: FileActivity) -> bool:
-    """Whether a file is read under this name later: it is neither renamed nor named as a temporary file."""
+    """Whether a file keeps this name: it is neither renamed later nor named as a temporary file."""
     renamed = _renamed_sources(activity)
     return not path.endswith(_TEMPORARY) and not any(_is_at_or_below(kind_of(path), source) for source in renamed)
 
@@ -321,14 +321,14 @@ def _is_at_or_below(path: str, above: str) -> bool:
 
 
 def _renamed_sources(activity: FileActivity) -> set[str]:
-    """The kinds of files that the undisturbed step renames after it has written them."""
+    """The kinds of files that the undisturbed step writes and then renames."""
     return {kind_of(each.source) for save in activity.saves for each in save.operations if each.source}
 
 
 def _unfinished_folder(before: Sequence[FileOperation], activity: FileActivity) -> str:
-    """The folder that the last operation was filling, if each save makes a new one and renames none.
+    """The folder that the last operation was filling, if each save makes a new folder and does not rename it.
 
-    That each save does so is seen of the undisturbed step: an attempt may have been interrupted in its first save.
+    The undisturbed step shows whether each save does so, because an attempt may have been interrupted in its first save.
     """
     undisturbed = [each for save in activity.saves for each in save.operations]
     made = next((each.path for each in reversed(before) if each.call is FileCall.MAKE_FOLDER), "")
@@ -360,9 +360,9 @@ def _is_written_after_rename(activity: FileActivity) -> bool:
 
 
 def _together(last: FileOperation, activity: FileActivity) -> list[str]:
-    """The files that one save replaces, if the last operation is on one of several and not the last one of the save.
+    """The files that one save replaces, if the last operation is on one of several and is not the last of the save.
 
-    Those of a folder that the save has made replace nothing.
+    Files in a folder that the save made do not count: they replace no other file.
     """
     for save in activity.saves:
         made = {each.path for each in save.operations if each.call is FileCall.MAKE_FOLDER}
@@ -395,7 +395,7 @@ def _why_it_starts_over(step: StepReport) -> str:
 
 
 def _has_saved_before(outcome: PointOutcome) -> bool:
-    """Whether an attempt that was interrupted in the middle had saved anything, or could not be traced."""
+    """Whether an attempt that was interrupted in the middle had saved, or could not be traced."""
     trial = outcome.trial
     if trial is None or outcome.point.kind not in (InjectionKind.MIDDLE, InjectionKind.LIVES):
         return False
@@ -413,7 +413,7 @@ def folders_of_saves(step: StepReport) -> Iterator[str]:
 
 
 def untold_sigterm(step: StepReport) -> str:
-    """Which command does not pass SIGTERM on, and to which program; empty if none keeps it."""
+    """Name the command that does not pass SIGTERM on, and the program that needs it; empty if all commands pass it on."""
     if not step.untold:
         return ""
     launchers, programs = (" and ".join(dict.fromkeys(names)) for names in zip(*map(_names, step.untold), strict=True))
@@ -428,7 +428,7 @@ def _names(untold: Untold) -> tuple[str, str]:
 
 
 def _answer_to_sigterm(step: StepReport) -> str:
-    """What is wrong with the step's answer to SIGTERM, if nobody told it or if it lived until the end of a notice."""
+    """What is wrong with the step's answer to SIGTERM, if a program never received it or outlived its notice."""
     if step.untold:
         return untold_sigterm(step)
     answers = set(step.answers_to_sigterm)

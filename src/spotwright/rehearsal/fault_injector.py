@@ -1,8 +1,8 @@
-"""Inject the interruptions of one trial, through the same port by which simulated pools take nodes.
+"""Inject the interruptions of one trial, through the same port by which simulated pools reclaim nodes.
 
-The world reports each attempt's progress to the injector and asks which nodes go; see
-:mod:`spotwright.local.backend`. For an injection that waits for a file operation the attempt is traced; the tracer
-holds the attempt until the world has taken the node or delivered the notice.
+The backend (:mod:`spotwright.local.backend`) reports each attempt's progress to the injector and asks which nodes to reclaim.
+An attempt whose injection waits for a file operation is traced; the tracer holds it until the backend has reclaimed the node or
+delivered the notice.
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ __all__ = ["NOT_PROCESS_1", "FaultInjector", "InjectionResult"]
 
 
 _LAST_LOOK = 0.2
-"""Seconds before the end of a notice at which the signals are read that the attempt blocks."""
+"""Seconds before the end of a notice at which the attempt's blocked signals are read."""
 
 _LAUNCHER_GRACE = 35.0
-"""Seconds more for an attempt that has lost a rank: torchrun gives each other rank 30 s to end after SIGTERM, then kills it.
+"""Extra seconds for an attempt that lost a rank: torchrun gives the other ranks 30 s to end after SIGTERM, then kills them.
 Source: ``torch/distributed/elastic/multiprocessing/api.py``, ``PContext.close``."""
 
 _ORPHANS_SHARE, _LONGEST_ORPHANS = 0.25, 5.0
-"""How long ranks are observed that have lost their launcher: a share of the work, and at most these seconds."""
+"""How long ranks without a launcher are observed: a share of the work, and at most these seconds."""
 
 
 @dataclass(slots=True)
 class InjectionResult:
-    """An injection that took place: in which attempt, at which age of the attempt in seconds, at which file operation.
+    """A completed injection: its attempt, the age of the attempt in seconds, and the file operation.
 
-    ``at_work``: the attempt had made its first step. ``orphans`` are the commands of the ranks that outlived their launcher, by
-    rank, and ``orphans_saved`` is how often they wrote to saves without it.
+    ``at_work``: the attempt had made its first step. ``orphans`` are, by rank, the commands of the ranks that outlived their
+    launcher; ``orphans_saved`` is how often they wrote to saves without it.
     """
 
     attempt: int
     injection: Injection
     age: float
     operation: FileOperation | None = None
-    in_save: bool = False  # the node went inside the save after its notice
+    in_save: bool = False  # the node was reclaimed inside the save after its notice
     at_work: bool = True
     orphans: Mapping[int, str] = field(default_factory=dict)
     orphans_saved: int = 0
@@ -81,7 +81,8 @@ class InjectionResult:
 class _CurrentAttempt:
     """The attempt under way.
 
-    The tracer's thread writes ``started_at``, ``triggered``, ``operation_counts`` and ``saves_at``; the world's thread the rest.
+    The tracer's thread writes ``started_at``, ``triggered``, ``operation_counts`` and ``saves_at``, the backend's thread the
+    rest.
     """
 
     key: AttemptKey
@@ -96,7 +97,7 @@ class _CurrentAttempt:
     progress_at: list[float] = field(
         default_factory=list
     )  # of the first report and the last that differed, since the start
-    saves_at: list[float] = field(default_factory=list)  # of the operations on saves, by the world's clock
+    saves_at: list[float] = field(default_factory=list)  # of the operations on saves, by the backend's clock
     taken: TakenRanks | None = None
     ranks_go_at: float | None = None  # the end of the notice of some ranks, or of the observation of orphans
     sampler: ReadSampler | None = None
@@ -111,21 +112,21 @@ class _CurrentAttempt:
     hides_loads: bool = False
     saved: int = 0  # operations on its saves
     run_delay: float = 0.0  # seconds in which it waited for a processor, as last measured
-    own_seconds: float | None = None  # its age at its end, without that
+    own_seconds: float | None = None  # its age at its end, without these waits
     own_begin: float | None = (
         None  # its age without that when its work began; None: it has not, or that is not looked for
     )
-    look_at: float = 0.0  # for the begin of its work
-    life_ends_at: float | None = None  # not before
+    look_at: float = 0.0  # when to check again whether its work has begun
+    life_ends_at: float | None = None  # at the earliest
 
 
 _MOST_SLOWNESS = 10.0
 
 
 def _slowness(attempt: _CurrentAttempt, age: float) -> float:
-    """How many times longer than on an idle machine an attempt has taken so far, by the time in which it waited for a processor.
+    """The factor by which waits for a processor have lengthened an attempt so far.
 
-    A notice is stretched by it: what an attempt can save within its notice must not depend on what else the machine does.
+    A notice is stretched by it, so that other load on the machine does not change what an attempt can save within its notice.
     """
     if attempt.tracer is None or age <= 0:
         return 1.0
@@ -136,14 +137,14 @@ def _slowness(attempt: _CurrentAttempt, age: float) -> float:
 class FaultInjector:
     """Injects the interruptions of one trial.
 
-    ``injections`` are for attempts 1, 2, ... in order. ``prepare`` readies an attempt's folders and returns those to watch, with
-    their areas; ``readable`` are further paths that attempts see below their private folders. ``trace``: record the file
-    operations of every attempt. Without ``timing`` nothing is injected. ``passes_on_sigterm``: the main process of an attempt is
-    ours, and only passes SIGTERM on. ``ranks``: how many ranks the step has, each of which gets a notice file of its own; 0: it
-    is no distributed training. ``has_variables``: attempts have the variables that code reads, ``SPOTWRIGHT_CHECKPOINT`` first.
+    ``injections`` are for attempts 1, 2, ... in order. ``prepare`` readies an attempt's folders and returns the ones to watch,
+    with their areas; ``readable`` are further paths that attempts see below their private folders. ``trace``: record the file
+    operations of every attempt. Without ``timing`` there are no injections. ``passes_on_sigterm``: an attempt's main process is
+    Spotwright's, and only passes SIGTERM on. ``ranks``: how many ranks the step has, each with a separate notice file; 0: not a
+    distributed training. ``has_variables``: attempts have the variables that code reads, ``SPOTWRIGHT_CHECKPOINT`` first.
     """
 
-    def __init__(  # noqa: PLR0913 (each is a fact of its own)
+    def __init__(  # noqa: PLR0913 (each is a separate fact)
         self,
         selector: selectors.BaseSelector,
         clock: Clock,
@@ -173,17 +174,17 @@ class FaultInjector:
         self.traces: dict[str, list[AttemptTrace]] = {}  # of the attempts that have ended, by task
         self.timed_out = False
         self.is_cut = False  # the budget ended
-        self.missing_ranks = ""  # why the nodes of some ranks could not be taken
+        self.missing_ranks = ""  # why the nodes of some ranks could not be reclaimed
 
     def close(self) -> None:
-        """Close the sockets that wake the world's selector; to be called after the run."""
+        """Close the sockets that wake the backend's selector. Call it after the run."""
         self._wake_receiver.close()
         self._wake_sender.close()
 
-    # -- reports of the world
+    # -- reports from the backend
 
     def starting(self, key: AttemptKey, order: StartOrder) -> StartOrder:
-        """Prepare the attempt's folders, and order the attempt to hold for the tracer if it is traced."""
+        """Prepare the attempt's folders; make a traced attempt hold for the tracer."""
         injection = self._injections[key.number - 1] if key.number <= len(self._injections) else None
         try:
             own_folders = order.private.own if order.private is not None else (order.directory,)
@@ -199,24 +200,24 @@ class FaultInjector:
             env |= {"SPOTWRIGHT_NOTICE_FILE": notice_pattern(order.directory), "SPOTWRIGHT_NOTICE_URL": ""}
         if self._passes_on_sigterm:  # a command, whose processes are executed anew
             env |= recording_environment(Path(order.directory), env)
-            if not self._ranks:  # a launcher that is killed alone leaves its ranks only outside of a container
+            if not self._ranks:  # ranks outlive a launcher that is killed alone only outside a container
                 env["SPOTWRIGHT_PROCESS_1"] = str(Path(order.directory, NOT_PROCESS_1))
         if not self._has_variables:
             env = {name: value for name, value in env.items() if name in _OF_THE_ATTEMPT or not name.startswith(_OURS)}
-            shutil.rmtree(Path(order.directory, WORK, _DEFAULT_FOLDER), ignore_errors=True)  # of a run here, before
+            shutil.rmtree(Path(order.directory, WORK, _DEFAULT_FOLDER), ignore_errors=True)  # from an earlier run here
         traced, host = self._is_traced(key.task), _host_of(order)
         return replace(order, hold=traced, env=env, private=self._private(order.private), host=host)
 
     def _watch_loads(self, attempt: _CurrentAttempt) -> None:
         try:
             attempt.loads = LoadWatcher(path for path, area in attempt.folders.items() if area == SAVES)
-        except OSError:  # too many instances of inotify: what this attempt loads is not known
+        except OSError:  # too many inotify instances: the loads of this attempt are not known
             attempt.hides_loads = True
             return
         self._selector.register(attempt.loads.descriptor, selectors.EVENT_READ, attempt.loads.read)
 
     def _private(self, settings: PrivateFolderSettings | None) -> PrivateFolderSettings | None:
-        """Let only the run's own files outlive an attempt: paths that the user named are readable, and so is all else."""
+        """Let only the run's own files outlive an attempt; user-named paths and everything else stay readable."""
         if settings is None:
             return None
         readable = (*settings.named, *settings.readable, *self._readable)
@@ -279,7 +280,7 @@ class FaultInjector:
             seen = replace(seen, own_seconds=attempt.own_seconds, own_begin=attempt.own_begin, used=used)
             self.traces.setdefault(key.task, []).append(replace(seen, progress_at=tuple(attempt.progress_at)))
 
-    # -- questions of the world
+    # -- questions from the backend
 
     def next_moment(self) -> float | None:
         """The time of the next injection, of an attempt's limit, or of the end of the budget."""
@@ -289,7 +290,7 @@ class FaultInjector:
         return min(moments, default=None)
 
     def _interruptible(self) -> Iterator[_CurrentAttempt]:
-        """The attempts that run and keep their nodes so far; none in an undisturbed execution."""
+        """The running attempts whose nodes are not reclaimed yet; none in an undisturbed execution."""
         if self._timing is not None:
             yield from (each for each in self._attempts.values() if each.started_at is not None and not each.is_taken)
 
@@ -298,9 +299,9 @@ class FaultInjector:
         return own is not None and own.measured_by is MeasuredBy.TIME and attempt.own_begin is None
 
     def _look_for_begin(self, attempt: _CurrentAttempt, now: float) -> None:
-        """Note when the work of an attempt begins that is measured by time: once it has computed as long as the imports do.
+        """Note when the work of an attempt measured by time begins: once it has computed for as long as the imports do.
 
-        Or once it took several times as long as they did: they may compute less when they have left something.
+        Or once it took several times as long as they did: imports may compute less when earlier ones left something.
         """
         tracer, own = attempt.tracer, self._timing.own if self._timing is not None else None
         if own is None or tracer is None or attempt.started_at is None or now < attempt.look_at:
@@ -349,7 +350,7 @@ class FaultInjector:
         return age >= self._limit(attempt, timing)
 
     def due(self, now: float) -> list[NodeRemoval]:
-        """The nodes of attempts whose injection is triggered; after an exceeded limit those of all."""
+        """The nodes of attempts whose injection is triggered; all nodes after an exceeded limit."""
         return [
             removal for attempt in list(self._interruptible()) if (removal := self._removal(attempt, now)) is not None
         ]
@@ -372,7 +373,7 @@ class FaultInjector:
         return None
 
     def _is_due(self, attempt: _CurrentAttempt, now: float) -> bool:
-        """Whether an injection at a share of the work is due, the time without a processor looked up anew."""
+        """Whether an injection at a share of the work is due, after measuring the wait for a processor again."""
         moment = self._injection_time(attempt)
         if moment is None or now < moment or attempt.has_notice:
             return False
@@ -381,7 +382,7 @@ class FaultInjector:
         return moment is not None and now >= moment
 
     def _measure(self, attempt: _CurrentAttempt, now: float) -> None:
-        """Look up how long an attempt has waited for a processor, and what its life lacks where that is computed."""
+        """Measure an attempt's wait for a processor, and the end of its life if processor time measures it."""
         tracer, own = attempt.tracer, self._timing.own if self._timing is not None else None
         if tracer is None:
             return
@@ -392,7 +393,7 @@ class FaultInjector:
             attempt.life_ends_at = now + max(_SHORTEST_LOOK, lacks / _PROCESSORS) if lacks > 0 else now
 
     def _measure_end(self, attempt: _CurrentAttempt) -> None:
-        """Note the age of an attempt without the time in which it waited, when its code ends or its node goes."""
+        """Note the age of an attempt without its waits, when its code ends or its node is reclaimed."""
         tracer = attempt.tracer
         if tracer is None or attempt.started_at is None or attempt.own_seconds is not None:
             return
@@ -401,7 +402,7 @@ class FaultInjector:
         attempt.own_seconds = max(0.0, age - attempt.run_delay)
 
     def performed(self) -> None:
-        """Release held attempts: one continues if it got a notice, and stays stopped if it is being killed."""
+        """Release held attempts: those with a notice continue, those being killed stay stopped."""
         for attempt in self._attempts.values():
             if attempt.is_held and attempt.tracer is not None:
                 attempt.is_held = False
@@ -430,11 +431,11 @@ class FaultInjector:
     def _time_by_saves(
         self, attempt: _CurrentAttempt, started_at: float, moment: float, work: WorkPhase
     ) -> float | None:
-        """When an attempt that has reported no progress has come as far as the undisturbed one at a moment.
+        """When an attempt without progress reports has come as far as the undisturbed one at a moment.
 
-        It is counted from the last save before, because imports may take longer this time. One that saves nothing in twice the
-        time of the imports is interrupted all the same, without the time in which it waits for a processor; one of a step that
-        reports progress is interrupted only after its first report.
+        The time counts from the last save before that, because imports may take longer this time. An attempt that does not save
+        within twice the time of the imports, without its waits for a processor, is interrupted all the same; if the step
+        reports progress, only after its first report.
         """
         if work.seen_by is SeenBy.PROGRESS:
             return None
@@ -477,7 +478,7 @@ class FaultInjector:
         return NodeRemoval(attempt.key, notice, f"rehearsed: {injection.kind}")
 
     def _find_ranks(self, attempt: _CurrentAttempt, injection: Injection) -> bool:
-        """Find the processes of the ranks whose nodes go; where one is missing, the attempt is not interrupted."""
+        """Find the processes of the ranks whose nodes are reclaimed; if one is missing, the attempt is not interrupted."""
         main = attempt.tracer.process if attempt.tracer is not None else 0
         taken = TakenRanks(main, injection.ranks, of_launcher=injection.of_launcher)
         attempt.has_notice, self.missing_ranks = True, taken.missing
@@ -485,7 +486,7 @@ class FaultInjector:
         return attempt.taken is not None
 
     def _take_ranks(self, attempt: _CurrentAttempt, taken: TakenRanks, now: float, notice: float) -> NodeRemoval:
-        """Send SIGTERM to the ranks at their notice, or kill them. The attempt goes on as its launcher decides."""
+        """Send SIGTERM to the ranks at their notice, or kill them. The launcher decides how the attempt continues."""
         injection = self.results[-1].injection
         if notice > 0:
             taken.terminate()
@@ -498,7 +499,7 @@ class FaultInjector:
         return NodeRemoval(attempt.key, notice, f"rehearsed: {injection.kind}", of_part=True)
 
     def _ranks_go(self, attempt: _CurrentAttempt) -> None:
-        """The end of the notice of some ranks, or of the time in which ranks without a launcher are observed."""
+        """End the notice of some ranks, or the observation of ranks without a launcher."""
         attempt.ranks_go_at = None
         if attempt.taken is None:
             return
@@ -516,7 +517,7 @@ class FaultInjector:
         self._wake_world()
 
     def _must_hold(self, attempt: _CurrentAttempt, operation: FileOperation) -> bool:
-        """Whether this operation triggers the attempt's injection; then the attempt is held and the world woken."""
+        """Whether this operation triggers the attempt's injection; if so, hold the attempt and wake the backend."""
         injection = attempt.injection
         if operation.call is FileCall.EXIT:
             self._measure_end(attempt)
@@ -556,14 +557,14 @@ class FaultInjector:
             self._wake_receiver.recv(4096)
 
 
-_NEARLY, _LATEST_BEGIN = 0.9, 3.0  # times what the imports compute, and how long they took
+_NEARLY, _LATEST_BEGIN = 0.9, 3.0  # times the computing time of the imports, and times their duration
 _NEXT_LOOK = 0.02  # seconds
 _SHORTEST_LOOK = 0.01  # seconds: the kernel counts in hundredths
 _PROCESSORS = len(os.sched_getaffinity(0))
 
 
 def _life_ends(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share: float) -> float | None:
-    """When an attempt has done this share of the work since its own work began, at the earliest; ``None``: not known yet."""
+    """The earliest time at which an attempt has done this share since its own work began; ``None``: not known yet."""
     if own.measured_by is MeasuredBy.PROGRESS:
         done = own.done(None, 0.0, (attempt.first_progress, attempt.progress)) or 0.0
         return started_at if done >= share else None
@@ -573,12 +574,12 @@ def _life_ends(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share:
         began = attempt.saves_at[-1] if attempt.saves_at else started_at + own.start
         return began + max(share, LONGEST_GAP) * own.seconds + attempt.run_delay
     if attempt.own_begin is None:
-        return None  # it is still looked for
+        return None  # its work has not been seen to begin
     return started_at + attempt.own_begin + share * own.seconds + attempt.run_delay
 
 
 def _is_at_work(attempt: _CurrentAttempt, work: WorkPhase, age: float) -> bool:
-    """Whether an attempt has made its first step: it has gone on since its first report, has saved, or is old enough."""
+    """Whether an attempt has made its first step: it has advanced since its first report, has saved, or is old enough."""
     if work.seen_by is SeenBy.PROGRESS:
         first = attempt.first_progress
         return bool(attempt.saves_at) or (first is not None and (attempt.progress or 0.0) > first)
@@ -594,7 +595,7 @@ _OF_THE_ATTEMPT = (
     "SPOTWRIGHT_RUN",
     "SPOTWRIGHT_TASK",
     "SPOTWRIGHT_ATTEMPT",
-)  # by them its processes are found
+)  # they identify its processes
 _DEFAULT_FOLDER = "spotwright-checkpoint"  # of spotwright.checkpoint, in the working directory
 
 
@@ -605,6 +606,6 @@ def _host_of(order: StartOrder) -> str:
 
 
 def _addresses_in(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Hosts with ports of the URLs that our own variables hold: the notice is served there."""
+    """Host and port of each URL in Spotwright's variables: the notice is served there."""
     urls = (urlsplit(value) for name, value in env.items() if name.startswith("SPOTWRIGHT_") and "://" in value)
     return tuple(url.netloc for url in urls if url.netloc)

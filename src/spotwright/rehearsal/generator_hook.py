@@ -1,13 +1,13 @@
 """Records how a Python process ends: the states of its random generators, and which lines of its code wrote files.
 
-It is the code that a rehearsal adds to each Python process of a command.
+A rehearsal adds this code to each Python process of a command.
 
-It is executed by path before the user's program, in the user's interpreter, so it imports nothing of Spotwright, and what it
-cannot do it leaves. Only the shared generators are recorded, those of :mod:`random`, ``numpy.random`` and ``torch``, each as a
-digest, and only where the program has imported the module.
+It is executed by path before the user's program, in the user's interpreter, so it does not import Spotwright, and skips
+whatever fails. It records only the shared generators of :mod:`random`, ``numpy.random`` and ``torch``, each as a digest, and
+only if the program has imported the module.
 """
 
-# Executed in any interpreter of the user: os.path and not pathlib, which takes a while to import.
+# Executed in every interpreter of the user: os.path, because pathlib is slow to import.
 # ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH123
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ FOLDER_VARIABLE = "_SPOTWRIGHT_GENERATORS"
 """The folder for the records: one file for each process, named by its pid."""
 
 _STARTED_AS, _AS_IMPORTED = os.getpid(), random.getstate()
-_UNTOUCHED = b"untouched"  # in place of a state that differs in each process, and that nothing has used
+_UNTOUCHED = b"untouched"  # in place of an unused state, which differs in each process
 
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _LIBRARIES = (f"{os.path.dirname(os.__file__)}{os.sep}", f"{sys.prefix}{os.sep}lib{os.sep}")
 _MOST_LINES = 100
-_lines: dict[str, str] = {}  # of files that this process writes: the line of the step's own code that opens it
+_lines: dict[str, str] = {}  # by file that this process writes: the line of the step's own code that opens it
 
 
 def _note_line(event: str, arguments: tuple[Any, ...]) -> None:
@@ -43,7 +43,7 @@ def _note_line(event: str, arguments: tuple[Any, ...]) -> None:
     path, _, flags = arguments
     if not isinstance(path, str) or not isinstance(flags, int) or not flags & _WRITES:
         return
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (there is no other way to the caller)
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (the only way to the caller)
     while frame is not None and frame.f_code.co_filename.startswith(("<", *_LIBRARIES)):
         frame = frame.f_back
     if frame is not None:
@@ -67,7 +67,7 @@ def _record() -> None:
     if os.getpid() != _STARTED_AS:  # a forked child that ends like its parent
         return
     states: dict[str, str] = {}
-    with contextlib.suppress(Exception):  # a module that is half imported has no state to tell
+    with contextlib.suppress(Exception):  # a half-imported module has no state yet
         states.update((name, hashlib.sha256(state).hexdigest()) for name, state in _states())
     who = [os.environ.get("RANK", ""), os.path.basename(sys.argv[0] if sys.argv else "")]
     with (

@@ -1,9 +1,8 @@
 """Whether the random generators of a step end in the same state after an interruption as undisturbed.
 
-A generator that was seeded ends in the same state in each undisturbed execution. After an interruption it does so only if its
-state was in the save, or if nothing was drawn from it. So a generator that ends in another state shows why outputs differ
-although the newest save was whole. The processes of a command record the states themselves (:mod:`.generator_hook`), where they
-are Python.
+A seeded generator ends every undisturbed execution in the same state. After an interruption it does so only if its state was in
+the save, or if it was not used. So a generator that ends in another state shows why outputs differ although the newest save was
+whole. Python processes of a command record the states themselves (:mod:`.generator_hook`).
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _States = Mapping[tuple[str, ...], str]  # a digest by rank, script and generato
 
 
 def recording_environment(attempt: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables with which the Python processes of an attempt record their generators; makes the folder.
+    """Return the variables that make an attempt's Python processes record their generators; make the folder.
 
-    The hook takes the place of a ``sitecustomize`` of the user's, and executes that one afterwards.
+    The hook replaces a ``sitecustomize`` of the user, and executes that one afterwards.
     """
     hook, records = attempt / _FOLDER / "hook", attempt / _FOLDER / "states"
     for each in (hook, records):
@@ -54,9 +53,9 @@ except ImportError:
 
 
 def changed_generators(undisturbed: Sequence[Path], interrupted: Path) -> tuple[str, ...] | None:
-    """The generators that ended in another state in this attempt than in all undisturbed ones, which agree; ``None``: not known.
+    """The generators whose final state differs from all undisturbed attempts, which agree; ``None``: not known.
 
-    The paths are those of attempts. A generator that ends differently without any interruption is not named: it has no seed.
+    The paths are attempt folders. A generator that ends differently without an interruption is unseeded, and is left out.
     """
     before, after = [_read(each) for each in undisturbed], _read(interrupted)
     seeded = (
@@ -68,7 +67,7 @@ def changed_generators(undisturbed: Sequence[Path], interrupted: Path) -> tuple[
 
 
 def writing_lines(attempt: Path) -> dict[str, str]:
-    """The files that the Python processes of an attempt opened to write, each with the line of their code that did so."""
+    """The files that an attempt's Python processes opened for writing, each with the line of code that opened it."""
     return dict(pair for _, lines in _records(attempt) for pair in lines.items())
 
 
@@ -84,5 +83,5 @@ def _records(attempt: Path) -> Iterator[tuple[dict[tuple[str, ...], str], dict[s
             states = {(*map(str, record["who"]), str(name)): str(state) for name, state in record["states"].items()}
             lines = {str(path): str(line) for path, line in record.get("lines", {}).items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue  # written by the user's processes: what is no record tells nothing
+            continue  # written by the user's processes: skip what is not a record
         yield states, lines

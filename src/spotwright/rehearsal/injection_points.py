@@ -46,7 +46,7 @@ SAVES, OUTPUTS, SCRATCH = "saves", "outputs", "scratch"
 current folder of a task, which goes with its attempt."""
 
 UNREAD = "unread"
-"""The area of files among the saves that are written once or only grow, and that no attempt reads. Known after the trials."""
+"""The area of files beside the saves that are written once or only grow, and are never read. Known after the trials."""
 
 _LONGEST_PAUSE = 0.02  # seconds between two operations of one save
 _MAX_POINTS_IN_SAVE = 5
@@ -57,7 +57,7 @@ _POINTS_IN_HIDDEN_SAVES = 4
 
 
 class InjectionKind(StrEnum):
-    """The phase of the step in which an injection comes."""
+    """The phase of the step at which an injection happens."""
 
     START = "start"
     MIDDLE = "middle"
@@ -65,7 +65,7 @@ class InjectionKind(StrEnum):
     OUTPUTS = "outputs"
     END = "end"
     RANK = "rank"  # the nodes of some ranks, or their launcher alone
-    LIVES = "lives"  # each attempt after work of its own: does the step ever end?
+    LIVES = "lives"  # every attempt, each after a share of the work: does the step ever end?
     SEVERAL = "several"  # more than one injection
 
 
@@ -73,9 +73,9 @@ class InjectionKind(StrEnum):
 class AtShare:
     """Trigger at this share of the work.
 
-    The work is what the attempt still had to do when it first reported progress; without reports it is the time in which the step
-    is at work undisturbed, and ``by_time`` all of its time. ``of_notice``: so late that this share of the notice suffices for
-    the rest of the work.
+    The work is what was left when the attempt first reported progress; without reports, the time in which the undisturbed step
+    is at work, or with ``by_time`` its whole time. ``of_notice``: so late that this share of the notice suffices for the rest
+    of the work.
     """
 
     share: float
@@ -87,7 +87,7 @@ class AtShare:
 class AtOperation:
     """Trigger right after operation ``number`` (from 0) in an area; an empty ``area`` is the moment before the process ends.
 
-    With a ``call`` only operations of that call are counted.
+    With a ``call``, only its operations are counted.
     """
 
     area: str
@@ -104,9 +104,10 @@ class AtLife:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One interruption. ``in_save``: the node goes inside the first save after its notice, if the step makes one.
+    """One interruption. ``in_save``: the node is reclaimed inside the first save after its notice, if there is one.
 
-    ``ranks`` are those whose nodes go; empty: all of the step. ``of_launcher``: the launcher of the ranks alone is killed.
+    ``ranks`` are the ranks whose nodes are reclaimed; empty: the whole step. ``of_launcher``: only the launcher of the ranks is
+    killed.
     """
 
     kind: InjectionKind
@@ -156,31 +157,31 @@ class FileActivity:
     saves: tuple[Save, ...] = ()
     outputs: tuple[tuple[int, FileOperation], ...] = ()
     mapped: tuple[str, ...] = ()  # saves that are changed through memory maps, without system calls
-    tracing_failure: str = ""  # why the step could not be traced; then nothing is known of its files
-    unread: tuple[str, ...] = ()  # files beside the saves that are written once or only grow, and that no attempt reads
+    tracing_failure: str = ""  # why the step could not be traced; then its files are not known
+    unread: tuple[str, ...] = ()  # files beside the saves that are written once or only grow, and are never read
 
     @property
     def count(self) -> int:
-        """How many saves there are; a folder alone that was made is none."""
+        """The number of saves; making a folder alone does not count."""
         return sum(any(map(is_save, save.operations)) for save in self.saves)
 
     @property
     def longest_save(self) -> float | None:
-        """Seconds; ``None`` if the step saved nothing."""
+        """Seconds; ``None`` if the step did not save."""
         return max((save.seconds for save in self.saves), default=None)
 
     @property
     def is_timed(self) -> bool:
-        """Whether the longest save was seen from its first operation to its last: of a single one no time is seen."""
+        """Whether the longest save was seen from its first operation to its last; a single operation has no duration."""
         return any(len(save.operations) > 1 for save in self.saves)
 
 
 def summarize_activity(operations: Sequence[FileOperation]) -> FileActivity:
     """Group the operations of an undisturbed attempt into saves and outputs.
 
-    A save ends when a file of the same name is opened again, or when nothing happens for a while. Digits in names are ignored,
-    but not in those that several folders have: the shards in the folder of one save are files of that save. After a pause an
-    operation that can only belong to the save still counts as part of it: a busy machine may pause anywhere.
+    A save ends when a file of the same name is opened again, or after a pause. Digits in names are ignored, except in names
+    that occur in several folders: the shards in the folder of one save are files of that save. An operation that can only
+    belong to the save counts as part of it even after a pause, because a busy machine may pause anywhere.
     """
     saves: list[Save] = []
     current: list[FileOperation] = []
@@ -215,12 +216,12 @@ def _names_in_several_folders(operations: Sequence[FileOperation]) -> frozenset[
 
 
 def is_save(operation: FileOperation) -> bool:
-    """Whether an operation saves something: a folder that is made holds nothing yet."""
+    """Whether an operation saves something; a new folder is still empty."""
     return operation.area == SAVES and operation.call is not FileCall.MAKE_FOLDER
 
 
 def rewritten_areas(operations: Sequence[FileOperation]) -> tuple[str, ...]:
-    """The areas that do not outlive an attempt in which a file is opened again, or replaced: a save, and not a result."""
+    """The areas lost with an attempt in which a file is opened again or replaced, as a save is and a result is not."""
     areas = []
     for area in (SCRATCH, OUTPUTS):
         names = [
@@ -243,7 +244,7 @@ def draw_points(
 ) -> list[InjectionPoint]:
     """The injection points of a task: every phase with and without notice, then one point with several interruptions.
 
-    With two or more ``ranks`` the nodes of single ranks go too, then those of all, and their launcher.
+    With two or more ``ranks``, points follow for the nodes of single ranks, then of all ranks, and for their launcher.
     """
     rng = random.Random(f"{seed}/{task}")  # noqa: S311 (not for cryptography)
     points = []
@@ -266,16 +267,16 @@ _LIVES = {
     _HALF: ("half", 4),
     _LONG_LIFE: ("three fifths", 4),  # with a notice after it, still not the whole
 }
-"""How long each attempt of some lives lives, as a share of the work: the words, and how many are interrupted.
+"""How long each attempt lives, as a share of the work: the words, and how many attempts are interrupted.
 
-One that keeps all that its saves hold ends within one life more than the share needs, and one for what each life redoes. The
-longest are for a step that saves in the middle of its work and at no other time, so that no save fits into a shorter one. A step
-that keeps nothing even of these starts over on nodes that do not live longer, whatever it saves later.
+A step that keeps everything in its saves ends within one life more than the share needs, and one for what each life redoes. The
+longest lives are for a step that saves only in the middle of its work, so that shorter ones contain no save. A step that does
+not keep work even then starts over on nodes that do not live longer, whatever it saves later.
 """
 
 
 def lives_point(share: float, *, notice: bool) -> InjectionPoint:
-    """Every attempt is interrupted after this share of the work; the attempt after the last of them is left alone."""
+    """Interrupt every attempt after this share of the work; leave the attempt after the last of them alone."""
     words, count = _LIVES[share]
     injection = Injection(InjectionKind.LIVES, AtLife(share), notice)
     name = f"lives of {words}, {'with notice' if notice else 'no notice'}"
@@ -283,10 +284,10 @@ def lives_point(share: float, *, notice: bool) -> InjectionPoint:
 
 
 def longer_lives(point: InjectionPoint, *, kept: bool) -> InjectionPoint | None:
-    """The lives that tell more of a step that did not end within the lives of a point; ``None``: there are none.
+    """Longer lives that show more of a step that did not end within the lives of a point; ``None`` if there are none.
 
-    ``kept``: it got further and further, and redid much. Then it ends within lives of a half if it resumes. One that kept
-    nothing may save too rarely for a third; with a notice it may do so much before it looks at the notice that no time is left.
+    ``kept``: it kept advancing, but redid much. If it resumes, it ends within lives of a half. A step that kept no work may
+    save too rarely for a third; with a notice, it may work so long before it checks the notice that no time is left.
     """
     injection = point.injections[0]
     if injection.trigger != AtLife(_SHORT_LIFE):
@@ -339,7 +340,7 @@ def _at_start(rng: random.Random, _activity: FileActivity) -> Iterator[Injection
 
 
 def _in_middle(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
-    """Once with and without a notice; more often where nothing shows the moments at which the step saves."""
+    """Once with and without a notice; more often if the times of the step's saves are not known."""
     for notice in (False, True):
         yield Injection(InjectionKind.MIDDLE, AtShare(rng.uniform(0.35, 0.75)), notice)
     for _ in range(_POINTS_IN_HIDDEN_SAVES if activity.mapped or activity.tracing_failure else 0):
@@ -347,9 +348,9 @@ def _in_middle(rng: random.Random, activity: FileActivity) -> Iterator[Injection
 
 
 def _in_saves(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
-    """A kill after each operation of a save, each in a save drawn anew; and one inside the save that follows a notice.
+    """A kill after each operation of a save, each in a newly drawn save; and one inside the save that follows a notice.
 
-    The saves are later ones where there are, because only they can lose an earlier one.
+    Later saves are preferred, because only they can lose an earlier one.
     """
     most = max((len(save.operations) for save in activity.saves), default=0)
     if most <= _MAX_POINTS_IN_SAVE:
@@ -372,8 +373,8 @@ def _in_saves(rng: random.Random, activity: FileActivity) -> Iterator[Injection]
 def _in_long_saves(rng: random.Random, saves: Sequence[Save], most: int) -> list[tuple[int, Save]]:
     """Moments in saves of many operations: the first two, the last, some that complete a part, and some others.
 
-    The operations that complete a part are consecutive ones, because what belongs together may be split there: a kill after every
-    second rename, or after every second transaction of a database, would always find everything whole.
+    The operations that complete a part are consecutive, because a kill between them may split what belongs together: a kill
+    after every second rename or database transaction would always find everything whole.
     """
     longest = [save for save in saves if len(save.operations) == most]
     drawn = [(index, rng.choice(_later([each for each in saves if len(each.operations) > index]))) for index in (0, 1)]
@@ -392,7 +393,7 @@ def _in_long_saves(rng: random.Random, saves: Sequence[Save], most: int) -> list
 
 
 def _later(saves: Sequence[Save]) -> Sequence[Save]:
-    """The saves without the first third of them."""
+    """All saves but the first third."""
     return saves[(len(saves) + 1) // 3 :]
 
 
@@ -421,7 +422,7 @@ def _at_end(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
 def _series(rng: random.Random, activity: FileActivity, count: int) -> Iterator[Injection]:
     """Consecutive interruptions, early enough in each attempt that a resumed one still has work for the next.
 
-    Together they take no more time than the undisturbed step, also if it starts over each time.
+    Together they take no more time than the undisturbed step, even if it starts over each time.
     """
     saves = activity.saves
     for _ in range(count):
@@ -458,5 +459,5 @@ def _after(operation: FileOperation) -> str:
 
 
 def happened(operation: FileOperation) -> str:
-    """An operation as messages tell it: ``state.json was opened``."""
+    """Describe an operation for messages: ``state.json was opened``."""
     return f"{operation.path} was {_PARTICIPLES.get(operation.call, operation.call.value)}"

@@ -1,9 +1,8 @@
-"""What some lives of a step show: whether it ends although no attempt lives long enough to do all of its work. Pure.
+"""Judge a step by its lives: whether it ends although no attempt lives long enough to do all of its work. Pure.
 
-Every attempt is interrupted once it has done a share of the undisturbed work. A step that goes on where it was ends after a few
-lives. One that starts over never does, whatever it saves; nor does one that goes back to the same old save each time. So this
-needs no idea of what a save is. The attempt after the last life is left alone: what it still has to do tells how far the lives
-have brought the step.
+Every attempt is interrupted once it has done a share of the undisturbed work. A step that resumes ends after a few lives. A
+step that starts over, or goes back to the same old save each time, never ends, whatever it saves. So this does not depend on
+what a save is. The attempt after the last life is left alone: its remaining work shows how far the lives advanced the step.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ INTERRUPTED = (Cause.INTERRUPTED.value, Cause.LOST.value)
 """Causes of attempts that an interruption ended."""
 
 _LEAST, _LEAST_BY_TIME = 0.1, 0.2
-"""Of the work: lives that have kept less have kept nothing. It is more than the error of a measure."""
+"""As a share of the work: lives that kept less count as having kept no work. It exceeds the measurement error."""
 _BEYOND_ONE_LIFE = 1.5
-"""Times a life: a step that has kept more than this has kept something of a later life than the first."""
+"""In lives: a step that kept more than this kept work of a life after the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One attempt: the work that it did, as a share of the whole, and where it began, if that is known."""
+    """One attempt: its work, as a share of the whole, and where it began, if known."""
 
     attempt: int
     work: float
@@ -70,10 +69,10 @@ class Lives:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the step ended within its lives, and can have gone on from something.
+        """Whether the step ended within its lives and had something to resume from.
 
-        It cannot where nothing outlives an attempt. Where it loaded nothing, it may have seen by their names alone what is done;
-        then its work must have been counted, or its last attempt have saved less than all: seconds alone do not show it.
+        It had none if no file outlives an attempt. A step that loaded no file may have judged by file names what is done; then
+        its work must have been counted, or its last attempt must have made fewer than all saves: seconds alone do not show it.
         """
         all_saved = self.last_saved is None or self.last_saved > 1.0 - _LEAST
         by_names = self.is_exact or not all_saved
@@ -81,7 +80,7 @@ class Lives:
 
     @property
     def kept(self) -> float:
-        """The share of the work that the lives have done, and the attempt that was left alone did not do again."""
+        """The share of the work that the lives did and the attempt that was left alone did not repeat."""
         if self.is_ended or not self.has_loaded:
             return float(self.is_ended)
         done = self.attempts[-1].work if self.last_saved is None else self.last_saved
@@ -89,7 +88,7 @@ class Lives:
 
     @property
     def redone(self) -> float:
-        """The work that was done more than once, in shares of the whole."""
+        """The work done more than once, as a share of the whole."""
         return max(0.0, sum(life.work for life in self.attempts) - 1.0)
 
     @property
@@ -100,7 +99,7 @@ class Lives:
 
     @property
     def kept_something(self) -> bool:
-        """Whether the last attempt began further than at the beginning."""
+        """Whether the last attempt began beyond the beginning of the work."""
         return self.kept >= (_LEAST if self.is_exact or self.last_saved is not None else _LEAST_BY_TIME)
 
     @property
@@ -110,17 +109,17 @@ class Lives:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the first life was kept in part, and nothing of later ones.
+        """Whether the first life was kept in part, and later ones not at all.
 
-        After a notice only an exact measure shows it: what an attempt does before it looks at the notice is no work.
+        After a notice only an exact measure shows it: what an attempt does before it checks the notice is not work.
         """
         return self.kept_something and not self.gets_further and (self.is_exact or not self.notice)
 
 
 def lives_of(point: InjectionPoint, trial: TrialRun, own: OwnWork | None, saves: int = 0) -> Lives | None:
-    """What a trial of lives shows; ``None`` for other points, and where its attempts were not measured or not interrupted.
+    """Evaluate a trial of lives; ``None`` for other points, or if its attempts were not measured or not interrupted.
 
-    ``saves`` is how many operations on saves the undisturbed step makes; 0: not known, or not always as many.
+    ``saves`` is the undisturbed step's number of operations on saves; 0: not known, or it varies.
     """
     trigger, traces = point.injections[0].trigger if point.injections else None, trial.traces.get(trial.task or "", ())
     if not isinstance(trigger, AtLife) or own is None:
@@ -141,7 +140,7 @@ def lives_of(point: InjectionPoint, trial: TrialRun, own: OwnWork | None, saves:
 
 
 def _has_loaded(traces: Sequence[AttemptTrace]) -> bool:
-    """Whether an attempt read a file that an earlier one had written, or mapped one into memory, which is not seen as reading."""
+    """Whether an attempt read a file that an earlier one wrote, or mapped one into memory, which is not seen as reading."""
     written: set[str] = set()
     for trace in traces:
         if written & {*with_databases(trace.loads or ()), *(path for _, path in trace.mapped)}:
@@ -151,7 +150,7 @@ def _has_loaded(traces: Sequence[AttemptTrace]) -> bool:
 
 
 def work_of(trial: TrialRun, own: OwnWork | None) -> list[float]:
-    """The work of each attempt of a trial as a share of the whole; empty where an attempt was not measured."""
+    """The share of the work that each attempt of a trial did; empty if one was not measured."""
     traces = trial.traces.get(trial.task or "", ())
     lives = list(_measured(trial.attempts, traces, own)) if own is not None else []
     return [life.work for life in lives] if len(lives) == len(trial.attempts) else []
@@ -166,7 +165,7 @@ def _measured(attempts: Sequence[TrialAttempt], traces: Sequence[AttemptTrace], 
 
 
 def _placed(lives: Lives, traces: Sequence[AttemptTrace], own: OwnWork) -> Iterable[Life]:
-    """The lives with where they began: as they report it, else where what they loaded was saved, else where the end tells it."""
+    """Add where each life began: as reported, else where its loaded files were saved, else as the ending shows."""
     if all(life.began is not None for life in lives.attempts):
         return lives.attempts
     last = lives.attempts[-1]
@@ -182,7 +181,7 @@ def _placed(lives: Lives, traces: Sequence[AttemptTrace], own: OwnWork) -> Itera
 
 
 def _begun_by_loads(lives: Lives, traces: Sequence[AttemptTrace], own: OwnWork) -> Iterator[float]:
-    """Where each attempt began, by the moment at which an attempt before it had last written what it loaded."""
+    """Where each attempt began: where an earlier attempt last wrote the files that it loaded."""
     written: dict[str, float] = {}  # by path: where in the work it was last written
     for life, trace in zip(lives.attempts, traces, strict=False):
         if trace.loads is None:
@@ -197,10 +196,10 @@ def _begun_by_loads(lives: Lives, traces: Sequence[AttemptTrace], own: OwnWork) 
 
 
 def resumes(lives: Collection[Lives]) -> bool | None:
-    """Whether a step resumes, from its lives with a notice or from those without; ``None``: not known, as none was measured.
+    """Whether a step resumes, by its lives with a notice or by the others; ``None`` if none was measured.
 
-    A step that ends only in longer lives saves too rarely for shorter ones, unless it kept a part of its first life there and
-    nothing of later ones: then it goes back to the same save each time.
+    A step that ends only in longer lives saves too rarely for shorter ones, unless it kept only part of its first life there:
+    then it goes back to the same save each time.
     """
     if any(each.is_stuck for each in lives):
         return False

@@ -1,11 +1,10 @@
 """Which save an attempt loaded, and which one it should have loaded.
 
-An attempt that follows an interruption is to go on from the newest save that is whole. What it reads is observed with inotify(7)
-on the folders that outlive an attempt; which saves lie there follows from the file operations of the attempts before it. So the
-answer does not depend on how long anything took.
+After an interruption, an attempt should resume from the newest whole save. inotify(7) shows what it reads in the folders that
+outlive an attempt; the file operations of earlier attempts show which saves are there. So the answer does not depend on timing.
 
-A file of a save is *whole* once it was renamed to its name, or once the attempt went on to another file or ended by itself, until
-it is removed or emptied. Files of a kind that no attempt ever reads, such as logs, are no saves.
+A file of a save is *whole* once it was renamed to its name, or once the attempt moved on to another file or ended by itself,
+until it is removed or emptied. Files of a kind that is never read, such as logs, are not saves.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ _READS = _ACCESS | _CLOSE_READ  # a file that is mapped into memory is opened an
 _CHANGES = _MODIFY | _FROM | _TO | _CREATE | _DELETE
 _OVERFLOW, _IS_FOLDER = 0x4000, 0x40000000
 _EVENT: Final = struct.Struct("iIII")  # watch, mask, cookie, length of the name
-_MAX_FOLDERS = 2000  # of one attempt: the kernel has a limit for all of a user's
+_MAX_FOLDERS = 2000  # per attempt: the kernel limits all watches of a user
 _MAX_WAIT = 10.0  # seconds
 
 
 def _new_instance() -> int:
-    """An inotify descriptor. Other trials of this user may have all that there are: one is awaited for a while."""
+    """Open an inotify descriptor. Wait a while for one if other trials of this user hold all of them."""
     until = time.monotonic() + _MAX_WAIT
     while True:
         try:
@@ -63,11 +62,11 @@ def _new_instance() -> int:
 
 
 class LoadWatcher:
-    """Watches which files an attempt reads of those that were there when it began.
+    """Watches which of the files present at its start an attempt reads.
 
-    ``folders`` are folders or files that outlive an attempt. A file that the attempt has changed itself does not count any more.
-    :meth:`read` is to be called from time to time, because the kernel keeps a limited number of events. Raises ``OSError`` where
-    the user has had as many instances as the kernel allows for some seconds: 128, in all programs together.
+    ``folders`` are folders or files that outlive an attempt. A file that the attempt has changed itself no longer counts. Call
+    :meth:`read` from time to time, because the kernel keeps a limited number of events. Raises ``OSError`` if for some seconds
+    the user's programs hold all inotify instances that the kernel allows (128).
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -103,7 +102,7 @@ class LoadWatcher:
             self._is_complete = False
 
     def read(self) -> None:
-        """Take the events that have come so far."""
+        """Process the events so far."""
         while True:
             try:
                 events = os.read(self.descriptor, 1 << 16)
@@ -131,14 +130,14 @@ class LoadWatcher:
             self._loads[path] = None
 
     def close(self) -> tuple[str, ...] | None:
-        """End, and give the paths that were read, inside the watched folders; ``None`` if not all reads were seen."""
+        """End, and return the paths that were read, inside the watched folders; ``None`` if some reads were missed."""
         self.read()
         os.close(self.descriptor)
         return tuple(self._loads) if self._is_complete else None
 
 
 class Origin(StrEnum):
-    """What an attempt went on from."""
+    """What an attempt resumed from."""
 
     NEWEST = "the newest whole save"
     OLDER = "an older save"
@@ -150,11 +149,11 @@ class Resume:
     """What the attempt after an interruption loaded.
 
     ``newest`` are the files of the newest whole save; empty: none was left. ``loaded`` are the files of saves that the attempt
-    read, and ``behind`` is how many whole saves are newer than those; None where no save was left whole. ``whole`` is how many
-    there were. ``saved`` is how many saves the attempts before it had made, ``redone`` how many of them it made again, counted by
-    the undisturbed step; both are 0 of an attempt that was interrupted itself, because what it would have made is not known.
-    ``lost_by`` is the operation that left no whole save, else the last one before the attempt; ``lost_until`` is the one after
-    which there is a whole save again.
+    read, and ``behind`` is how many whole saves are newer; None if no save was left whole. ``whole`` is how many there were.
+    ``saved`` is how many saves the earlier attempts made, ``redone`` how many of them this attempt repeated, counted by the
+    undisturbed step; both are 0 for an attempt that was itself interrupted, because what it would have made is not known.
+    ``lost_by`` is the operation that left no whole save, else the last one before the attempt; ``lost_until`` is the operation
+    after which there is a whole save again.
     """
 
     attempt: int
@@ -169,19 +168,19 @@ class Resume:
 
     @property
     def origin(self) -> Origin | None:
-        """What the attempt went on from; None where no save was left whole."""
+        """What the attempt resumed from; None if no save was left whole."""
         if self.behind == 0:
             return Origin.NEWEST
         return None if self.behind is None else Origin.OLDER if self.loaded else Origin.NOTHING
 
     @property
     def is_all_lost(self) -> bool:
-        """Whether there had been saves, and the attempt loaded none that is whole and made nearly all of them again."""
+        """Whether there had been saves, but the attempt loaded no whole one and repeated nearly all of them."""
         began_again = self.redone >= _FEWEST_REDONE and self.redone >= _MOST * self.saved
         return self.origin in (None, Origin.NOTHING) and began_again
 
 
-_FEWEST_REDONE = 2  # saves: one is made again also by an attempt that went on from the save before it
+_FEWEST_REDONE = 2  # saves: an attempt that resumes from the last save but one repeats one too
 _MOST = 0.75  # of the saves
 
 
@@ -194,7 +193,7 @@ _INDEX = re.compile(r"-(?:journal|wal|shm)$")  # beside an SQLite database, whic
 
 
 def with_databases(loads: Iterable[str]) -> tuple[str, ...]:
-    """The files that were read, with the database in the place of the journal beside it.
+    """The files that were read, with the database in place of its journal.
 
     SQLite reads the journal of a transaction that was cut, and writes the database before it reads it ("hot journal" in "File
     Locking And Concurrency In SQLite Version 3").
@@ -203,10 +202,10 @@ def with_databases(loads: Iterable[str]) -> tuple[str, ...]:
 
 
 class SaveCounts:
-    """The kinds of files that hold the step's saves, and what of each kind makes one save.
+    """The kinds of files that hold the step's saves, and how many files of each kind make one save.
 
-    ``undisturbed`` are the file operations of the undisturbed step, ``loads`` the paths that each attempt of any trial has read.
-    A file of a kind that nobody reads, such as a log, is no save.
+    ``undisturbed`` are the file operations of the undisturbed step, ``loads`` the paths that each attempt of any trial has
+    read. A file of a kind that is never read, such as a log, is not a save.
     """
 
     def __init__(self, undisturbed: Sequence[FileOperation], loads: Iterable[Collection[str]]) -> None:
@@ -221,7 +220,7 @@ class SaveCounts:
         self.written = frozenset(kind for kind, each in calls.items() if each)
         """The kinds that the undisturbed step writes."""
         self.unread = tuple(sorted(_unread(undisturbed, self._files)))
-        """The files that are written once or only grow, and that no attempt reads: configurations and logs, and no saves."""
+        """The files that are written once or only grow, and are never read: configurations and logs, not saves."""
         self._appended = {
             kind
             for kind, each in calls.items()
@@ -236,7 +235,7 @@ class SaveCounts:
         return _INDEX.sub("", path) in self
 
     def files_of(self, kind: str) -> int:
-        """How many files of a kind one save has, at the least."""
+        """How many files of a kind one save has, at least."""
         return self._files[kind]
 
     def is_appended(self, path: str) -> bool:
@@ -244,7 +243,7 @@ class SaveCounts:
         return kind_of(path) in self._appended
 
     def count(self, operations: Iterable[FileOperation]) -> int:
-        """How often a file of the saves, or a folder of them, was opened or put in place, or written to where that is a save."""
+        """How often a file or folder of the saves was opened or put in place, or written to if each write is a save."""
         return sum(self._is_counted(each) for each in operations if each.area == SAVES)
 
     def _is_counted(self, operation: FileOperation) -> bool:
@@ -257,10 +256,10 @@ class SaveCounts:
 
 
 def _unread(undisturbed: Sequence[FileOperation], read: Collection[str]) -> Iterator[str]:
-    """The files that are written once or only grow, and whose kind is not among those read.
+    """The files that are written once or only grow, and whose kind is never read.
 
-    One that is opened to be changed in place is not among them: it may be mapped into memory, which is not seen as reading. Nor
-    is one that the step removes: it may be a lock, of which an attempt asks only whether it is there.
+    A file that is opened to be changed in place is excluded: it may be mapped into memory, which is not seen as reading. So is
+    a file that the step removes: it may be a lock, of which an attempt checks only the existence.
     """
     on_saves = [each for each in undisturbed if is_save(each)]
     for kind in {kind_of(each.path) for each in on_saves} - set(read):
@@ -281,11 +280,7 @@ class _File:
 
 
 class _Shelf:
-    """The files of saves as they lie after the operations of some attempts.
-
-    A file is *whole* once it was renamed to its name, or once the attempt went on to another file or ended by itself. It is no
-    longer so when it is removed or emptied.
-    """
+    """The files of saves after the operations of some attempts. The module's docstring says when a file is whole."""
 
     def __init__(self, counts: SaveCounts) -> None:
         self._counts = counts
@@ -324,7 +319,7 @@ class _Shelf:
                 self._written = path
 
     def _finish(self) -> None:
-        """What the attempt was writing is whole."""
+        """Mark the file that the attempt was writing as whole."""
         if self._written:
             self._save(self._written)
         self._written = ""
@@ -335,14 +330,14 @@ class _Shelf:
             kind = kind_of(path)
             one = (
                 path if path != kind else self._now
-            )  # a number in the name tells which save it is, also of a later attempt
+            )  # a number in the name identifies the save, also one of a later attempt
             self._times.setdefault(kind, {})[one] = self._now
 
     def _rename(self, source: str, path: str) -> None:
         moved = self._below(source)
         for name in moved:
             file, new = self._files.pop(name), path + name[len(source) :]
-            if name in self._counts and new in self._counts:  # it was a save before, and has another name now
+            if name in self._counts and new in self._counts:  # the save was renamed
                 self._files[new] = file
                 self._move_times(kind_of(name), kind_of(new))
             else:
@@ -351,12 +346,12 @@ class _Shelf:
             self._save(path)
 
     def _move_times(self, kind: str, new: str) -> None:
-        """The saves of a kind of which no file is left have got names of another kind."""
+        """Move the saves of a kind without files to the kind that its files were renamed to."""
         if kind != new and not self.whole(kind):
             self._times.setdefault(new, {}).update(self._times.pop(kind, {}))
 
     def _take(self, paths: Iterable[str], operation: FileOperation) -> None:
-        """Files are removed or emptied."""
+        """Drop files that were removed or emptied."""
         was_complete = self.has_whole and self._counts.written <= self._times.keys()
         for path in paths:
             self._files.pop(path, None)
@@ -374,7 +369,7 @@ class _Shelf:
 
     @property
     def has_whole(self) -> bool:
-        """Whether a whole file is there of every kind of which there has been one."""
+        """Whether there is a whole file of every kind that ever had one."""
         return bool(self._times) and self._times.keys() <= {kind_of(path) for path in self.whole()}
 
     def is_known(self, path: str) -> bool:
@@ -382,7 +377,7 @@ class _Shelf:
         return path in self._files and path in self._counts
 
     def saves_after(self, kind: str, loaded: Collection[str]) -> int:
-        """How many saves of a kind became whole after the loaded files of it; all if none was loaded."""
+        """How many saves of a kind became whole after its loaded files; all if none was loaded."""
         of_kind = [self._files[path] for path in loaded if kind_of(path) == kind]
         if any(not each.is_whole for each in of_kind):
             return 0  # newer than what is known to be whole
@@ -390,13 +385,13 @@ class _Shelf:
         return sum(each > last for each in self._times.get(kind, {}).values()) // self._counts.files_of(kind)
 
     def behind(self, loaded: Collection[str]) -> int:
-        """How many whole saves are newer than the loaded files; where none was loaded, how many there are."""
+        """How many whole saves are newer than the loaded files; all of them if none was loaded."""
         if loaded:
             return max(self.saves_after(kind, loaded) for kind in map(kind_of, loaded))
         return min(self.saves_after(kind, ()) for kind in {*self._times, *self._counts.written})
 
     def newest(self) -> tuple[str, ...]:
-        """The files of the newest whole save: of each kind the last ones, without those of a name that each save has."""
+        """The files of the newest whole save: the last ones of each kind, without those named alike in each save."""
         last = [path for kind in self._times for path in self.whole(kind)[-self._counts.files_of(kind) :]]
         own = [path for path in last if kind_of(path) != path]
         return tuple(sorted(own or last))
@@ -412,10 +407,11 @@ def resume_of(
     *,
     is_last: bool = True,
 ) -> Resume | None:
-    """What attempt number ``attempt`` resumed from; ``None`` if nothing had been saved, or if it ended too early to tell.
+    """What attempt number ``attempt`` resumed from; ``None`` if there was no save yet, or if it ended too early to tell.
 
-    ``before`` has the file operations of the attempts before it, and whether each ended by itself; ``after`` its own. ``loads``
-    are the files that it read, ``undisturbed`` the operations of the undisturbed step. ``is_last``: it was not interrupted.
+    ``before`` has the file operations of the earlier attempts, and whether each ended by itself; ``after`` has its own.
+    ``loads`` are the files that it read, ``undisturbed`` the operations of the undisturbed step. ``is_last``: it was not
+    interrupted.
     """
     shelf = _Shelf(counts)
     for operations, ended_by_itself in before:
@@ -443,17 +439,17 @@ def _redone(
     undisturbed: Sequence[FileOperation],
     counts: SaveCounts,
 ) -> tuple[int, int]:
-    """How many saves the attempts ``before`` made, and how many of them were made again: those beyond the undisturbed step's."""
+    """How many saves the attempts ``before`` made, and how many were repeated: the saves beyond the undisturbed step's."""
     made, whole = sum(map(counts.count, before)), counts.count(undisturbed)
-    beyond = made + counts.count(after) - whole if whole else 0  # a step that saves when it is told has no number
+    beyond = made + counts.count(after) - whole if whole else 0  # a step that saves on request has no fixed number
     return made, min(made, max(0, beyond))
 
 
 def settled(trials: Sequence[Sequence[Resume]]) -> list[tuple[Resume, ...]]:
-    """The resumes of each trial of a step, where one save behind says nothing if the step ever loads the newest of several.
+    """The resumes of each trial; one save behind does not count if the step ever loads the newest of several.
 
-    A kill may come after the last file of a save that can be seen, and before what makes it whole for the step, such as a
-    marker. So only a step that never loads the newest is one save behind.
+    A kill may come after the last visible file of a save, and before what makes it whole for the step, such as a marker. So
+    only a step that never loads the newest is one save behind.
     """
     chosen = [each.behind for resumes in trials for each in resumes if each.loaded and each.whole > 1]
     if 0 not in chosen and len(chosen) - chosen.count(None) >= _FEWEST_CHOICES:
@@ -469,7 +465,7 @@ def _settled(resume: Resume) -> Resume:
 
 
 def ends_inside_save(operations: Sequence[FileOperation], activity: FileActivity) -> bool:
-    """Whether an attempt ended while it saved: its last save lacks operations that the saves of the undisturbed step have."""
+    """Whether an attempt ended inside a save: its last save lacks operations that the undisturbed step's saves have."""
     groups = summarize_activity(operations).saves
     if not groups:
         return False
@@ -483,18 +479,18 @@ _Pattern = tuple[tuple[FileCall, int], ...]
 
 
 def _pattern(operations: Sequence[FileOperation]) -> _Pattern:
-    """The calls of a save, equal ones in a row counted."""
+    """The calls of a save, each with its number in a row."""
     return tuple((call, len(list(each))) for call, each in groupby(operation.call for operation in operations))
 
 
 def _patterns(activity: FileActivity) -> list[_Pattern]:
-    """Those of the undisturbed step's saves. The first is left out where there are more: it finds nothing to replace."""
+    """The patterns of the undisturbed step's saves, without the first of several: it has no file to replace."""
     saves = activity.saves[1:] if len(activity.saves) > 2 else activity.saves
     return [_pattern(save.operations) for save in saves]
 
 
 def _is_like(operations: Sequence[FileOperation], patterns: Sequence[_Pattern]) -> bool:
-    """Whether the operations are as many as those of a save of the undisturbed step."""
+    """Whether the operations have the calls of an undisturbed save, each at least as often."""
     own = _pattern(operations)
     return any(
         len(own) == len(pattern)

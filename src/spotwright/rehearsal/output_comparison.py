@@ -41,10 +41,10 @@ CompareFunction = Callable[[str, Any, Any], Any]
 """
 
 UNEXPECTED = "is unexpected"
-"""What is said of an output, or a part of one, that the undisturbed execution does not have."""
+"""The description of an output, or a part of one, that the undisturbed execution does not have."""
 
 _MAX_PARSED = 50_000_000  # bytes; larger files are compared byte by byte only
-_MAX_ROWS = 10_000_000  # bytes of a file that is searched for rows that are there twice
+_MAX_ROWS = 10_000_000  # bytes of a file that is searched for repeated rows
 _BLOCK = 1 << 20
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b", re.IGNORECASE)
 _MAX_SHOWN = 60  # characters of a value in a message
@@ -97,7 +97,7 @@ def without_noise(differences: Sequence[Difference], noise: Sequence[Difference]
 
 
 def compared_names(outputs: Mapping[str, Any], noise: Sequence[Difference]) -> list[str]:
-    """The outputs of which something can be compared: they exist, and not every part of them differs by itself."""
+    """The outputs that can be compared: they exist, and not every part of them varies by itself."""
     names = []
     for name, value in outputs.items():
         noisy = tuple(each.inner_path for each in noise if each.output == name)
@@ -107,7 +107,7 @@ def compared_names(outputs: Mapping[str, Any], noise: Sequence[Difference]) -> l
 
 
 def _locations(value: Any, path: str = "") -> Iterator[str]:
-    """The inner paths of the smallest parts of a value that :func:`compare_outputs` tells apart."""
+    """The inner paths of the smallest parts of a value that :func:`compare_outputs` distinguishes."""
     if isinstance(value, Path):
         kind = _kind(value)
         if kind == "a folder":
@@ -129,7 +129,7 @@ def _locations(value: Any, path: str = "") -> Iterator[str]:
 
 
 def _locations_in_file(file: Path, path: str) -> Iterator[str]:
-    """Those of its JSON value or its lines; of other files only the whole."""
+    """The locations in a file's JSON value or its lines; other files are one location."""
     try:
         text = file.read_text("utf-8") if file.stat().st_size <= _MAX_PARSED else ""
     except UnicodeDecodeError:
@@ -251,7 +251,7 @@ def _same_bytes(a: Path, b: Path) -> bool:
 
 
 def _files(a: Path, b: Path, tolerance: float, path: str) -> Iterator[tuple[str, str]]:
-    """Two files whose bytes differ: by their content, if the format is known."""
+    """Compare two files whose bytes differ: by their content, if the format is known."""
     sizes = (a.stat().st_size, b.stat().st_size)
     whole = (path, f"{sizes[1]} bytes instead of {sizes[0]}" if sizes[0] != sizes[1] else "other bytes")
     if max(sizes) > _MAX_PARSED:
@@ -293,7 +293,7 @@ def _same_line(a: str, b: str, tolerance: float) -> bool:
 
 
 _UNREADABLE = (ValueError, OSError, KeyError, EOFError, BadZipFile, zlib.error, NotImplementedError, RuntimeError)
-"""What NumPy and zipfile raise for a file with objects, and for an archive that is damaged, encrypted or of an unknown sort."""
+"""Errors of NumPy and zipfile for a file with objects, and for a damaged, encrypted or unknown archive."""
 
 
 def _arrays(a: Path, b: Path, tolerance: float, path: str, whole: tuple[str, str]) -> Iterator[tuple[str, str]]:
@@ -331,7 +331,7 @@ def _close(np: Any, a: Any, b: Any, tolerance: float) -> bool:
 
 
 def repeated_row(undisturbed: Path, interrupted: Path) -> str:
-    """The first row of a text file that is there more often than undisturbed, where nothing but such rows is added."""
+    """The first row that occurs more often than undisturbed, in a text file that has only such rows added."""
     try:
         old, new = (_rows(path) for path in (undisturbed, interrupted))
     except (OSError, UnicodeDecodeError):

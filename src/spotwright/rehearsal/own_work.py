@@ -1,9 +1,9 @@
-"""How much work an attempt did, by a measure of the step itself, so that a busy machine changes nothing. Pure.
+"""How much work an attempt did, by a measure of the step itself, so that a busy machine does not change it. Pure.
 
-A second on a clock is no measure: on a busy machine a step does less in it. Four measures are the step's own, the best first:
-the progress that it reports; the files that it writes again and again; the processor time of its processes, where it computes
-most of the time; and the time that passed without that in which it waited for a processor, where it mostly sleeps or waits for
-others. One undisturbed execution gives the unit: all of its work is 1.
+Seconds on a clock do not measure work: on a busy machine a step does less in each of them. There are four measures, the best
+first: the progress that the step reports; the files that it writes again and again; the processor time of its processes, if it
+computes most of the time; and its time without waits for a processor, if it mostly sleeps or waits for others. One undisturbed
+execution gives the unit: all of its work is 1.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ LONGEST_GAP = 0.4
 class OwnWork:
     """The work of the undisturbed step in units of its measure: progress from 0 to 1, operations on files, or seconds.
 
-    ``begin`` is what an attempt uses before its work begins, for imports; ``whole`` is the work. ``start`` and ``seconds``
-    are the times, without waits for a processor, that the undisturbed step took to begin and to work, and ``start_computes``
-    how long it computed to begin: by that the begin of another attempt is found, as all else in imports depends on the
-    machine. ``saves`` are the numbers of operations on saves after which one of them was complete; empty: saves do not
+    ``begin`` is what an attempt uses before its work begins, for imports; ``whole`` is the work. ``start`` and ``seconds`` are
+    the times, without waits for a processor, that the undisturbed step took to begin and to work, and ``start_computes`` is how
+    long it computed to begin. This shows when the work of another attempt begins, because everything else in imports depends on
+    the machine. ``saves`` are the numbers of operations on saves after which one of them was complete; empty: saves do not
     measure the work.
     """
 
@@ -68,7 +68,7 @@ class OwnWork:
     def done(self, trace: AttemptTrace | None, cpu_seconds: float, progress: Sequence[float | None]) -> float | None:
         """The work of an attempt that reported this ``progress`` first and last, as a share of the whole.
 
-        ``None`` where nothing measured it.
+        ``None`` if it was not measured.
         """
         if self.measured_by is MeasuredBy.PROGRESS:
             first, last = progress
@@ -83,7 +83,7 @@ class OwnWork:
         return max(0.0, trace.own_seconds - begin) / self.whole
 
     def place(self, progress: float | None) -> float | None:
-        """Where an attempt is that reported this progress, as a share of the work; ``None`` where progress measures nothing."""
+        """How far an attempt with this progress is, as a share of the work; ``None`` if progress is not the measure."""
         if self.measured_by is not MeasuredBy.PROGRESS or progress is None:
             return None
         return max(0.0, progress - self.first_progress) / self.whole
@@ -92,8 +92,8 @@ class OwnWork:
 def own_work(
     trace: AttemptTrace, phase: WorkPhase, cpu_seconds: float, first_progress: float | None, progress: float | None
 ) -> OwnWork | None:
-    """The measure of a step, from one undisturbed execution; ``None`` where nothing was measured."""
-    if phase.seen_by is SeenBy.NOTHING:  # imports compute, and what comes after them mostly waits
+    """The measure of a step, from one undisturbed execution; ``None`` if there is none."""
+    if phase.seen_by is SeenBy.NOTHING:  # imports compute, and the work after them mostly waits
         by_own_time = [(at - waited, waited, computed) for at, waited, computed in trace.used]
         start = falls([(at, computed) for at, _, computed in by_own_time], trace.own_seconds or 0.0)
         _, cpu_before = _used_until(by_own_time, start)
@@ -115,7 +115,7 @@ def own_work(
 
 
 def _regular_saves(trace: AttemptTrace, phase: WorkPhase) -> tuple[int, ...]:
-    """After how many operations each save was complete, where the step makes several at about equal distances."""
+    """After how many operations each save was complete, if the step makes several at about equal intervals."""
     if any(area == SAVES for area, _ in trace.mapped):
         return ()
     operations = [each for each in trace.operations if is_save(each)]
@@ -128,7 +128,7 @@ def _regular_saves(trace: AttemptTrace, phase: WorkPhase) -> tuple[int, ...]:
 
 
 def _begins_at(phase: WorkPhase) -> float:
-    """When the work begins: of a step whose saves show it, one usual pause between two saves before the first of them."""
+    """When the work begins; if saves show it, one usual interval before the first of them."""
     if phase.seen_by is not SeenBy.SAVES:
         return phase.begin
     pauses = sorted(after - before for before, after in pairwise(phase.saves_at) if after - before > _WITHIN_A_SAVE)

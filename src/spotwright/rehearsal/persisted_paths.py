@@ -1,6 +1,6 @@
-"""Give each trial copies of the paths outside its own folders to which a step writes by itself, such as a mounted volume.
+"""Give each trial copies of the paths outside its folders to which a step writes, such as a mounted volume.
 
-Only so does every trial begin alike, and nothing that a user keeps is changed.
+So every trial begins alike, and the user's data is not changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PersistedPaths:
         self._named_paths: set[str] = set()
 
     def copy(self) -> None:
-        """Make the copies, which may take long. Raises :class:`InputError` where the disk has no room for them."""
+        """Make the copies, which may take long. Raises :class:`InputError` if the disk has no room for them."""
         for path, copy in self._copies.items():
             copy.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -51,7 +51,7 @@ class PersistedPaths:
         return bool(self._copies)
 
     def replace_in(self, value: Any) -> Any:
-        """An argument with each persisted path in it, or the beginning of a longer path, replaced by its copy."""
+        """Replace each persisted path in an argument, also as the beginning of a longer path, by its copy."""
         if isinstance(value, str):
             for path, copy in self._copies.items():
                 if path in value:
@@ -86,7 +86,7 @@ class PersistedPaths:
         return dict.fromkeys(self._copies.values(), SAVES)
 
     def collect(self, run: Path) -> None:
-        """Store the outputs in it after a trial beside its attempts: the rest is state, and not compared."""
+        """Store the outputs in it after a trial beside its attempts; the rest is state and is not compared."""
         for output in self._outputs:
             for path, copy in self._copies.items():
                 if Path(output).is_relative_to(path):
@@ -113,11 +113,11 @@ _CLONE = 0x40049409  # FICLONE of ioctl_ficlone(2)
 def _copy_file(source: str, target: str) -> None:
     """Copy a file with its times; where the file system can (Btrfs, XFS), both share their blocks until one is changed."""
     if not Path(source).is_file():
-        return  # a socket or a pipe: nothing to copy
+        return  # a socket or a pipe cannot be copied
     with Path(source).open("rb") as old, Path(target).open("wb") as new:
         try:
             fcntl.ioctl(new.fileno(), _CLONE, old.fileno())
-        except OSError:  # the file system cannot, or the two are not on one
+        except OSError:  # the file system cannot, or the two are on different ones
             shutil.copyfileobj(old, new, 1 << 20)
     shutil.copystat(source, target)
 

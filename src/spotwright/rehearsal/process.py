@@ -1,7 +1,7 @@
 """The subprocess behind the Python API: reads a request from standard input and writes one JSON line per message.
 
 The lines are ``{"line": TEXT}`` for progress, ``{"error": TEXT, "kind": KIND}`` for wrong input, and finally
-``{"text": TEXT, "report": DATA}``. A rehearsal needs a process of its own, because it uses signals, threads and children.
+``{"text": TEXT, "report": DATA}``. A rehearsal needs a separate process, because it uses signals, threads and children.
 """
 
 from __future__ import annotations

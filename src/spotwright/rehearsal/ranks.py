@@ -1,9 +1,9 @@
 """The ranks of a distributed training: the processes that a launcher such as torchrun starts, each of which stands for a node.
 
-The node of a rank is the rank's process with all below it: its data loaders, its helpers. Its notice is a file of its own, of
-which ``SPOTWRIGHT_NOTICE_FILE`` names the pattern. SIGTERM reaches the rank's process group where it leads one, as with
-torchrun, which starts each worker in a session of its own; SIGKILL reaches every process of the node. The launcher and the
-other ranks see what they see on a cluster: a peer that is gone.
+The node of a rank is the rank's process with its descendants, such as data loaders. Each rank has a separate notice file;
+``SPOTWRIGHT_NOTICE_FILE`` names the pattern. SIGTERM reaches the rank's process group if the rank leads one, as with torchrun,
+which starts each worker in a new session; SIGKILL reaches every process of the node. The launcher and the other ranks see the
+same as on a cluster: a lost peer.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def _environ(process: int) -> Mapping[str, str]:
 
 
 def launcher_of(ranks: Mapping[int, int], main: int) -> int | None:
-    """The process that started the ranks; ``None`` if they have not one parent, or if it is the attempt's main process."""
+    """The process that started the ranks; ``None`` if they do not share one parent, or if it is the attempt's main process."""
     parents = {stat.parent for each in ranks.values() if (stat := process_identity.stat(each)) is not None}
     return parents.pop() if len(parents) == 1 and main not in parents else None
 
 
 def require_ranks(count: int, undisturbed: AttemptTrace) -> None:
-    """Raise :class:`InputError` where the undisturbed step had other ranks than the user said; 0: nothing was said."""
+    """Raise :class:`InputError` if the undisturbed step had other ranks than the user stated; 0: not stated."""
     if count and not undisturbed.failure and undisturbed.ranks != tuple(range(count)):
         had = ", ".join(map(str, undisturbed.ranks)) or "none"
         raise InputError(
@@ -84,10 +84,10 @@ def require_ranks(count: int, undisturbed: AttemptTrace) -> None:
 
 
 class TakenRanks:
-    """The nodes of some ranks of an attempt, or the launcher of all of them, while they are taken.
+    """The nodes of some ranks of an attempt, or the launcher of all of them, while they are reclaimed.
 
-    ``missing`` says why they cannot be taken: the attempt has no such process. ``main`` is the attempt's main process, which is
-    ours.
+    ``missing`` says why they cannot be reclaimed: the attempt has no such process. ``main`` is the attempt's main process,
+    which is Spotwright's.
     """
 
     def __init__(self, main: int, ranks: Iterable[int], *, of_launcher: bool) -> None:
@@ -100,7 +100,7 @@ class TakenRanks:
             self.missing = "no process has started the ranks" if found else "no process has a RANK in its environment"
 
     def terminate(self) -> None:
-        """Send SIGTERM to each rank: to its process group where it leads one, else to its process."""
+        """Send SIGTERM to each rank: to its process group if it leads one, else to its process."""
         for process in self._nodes.values():
             with contextlib.suppress(ProcessLookupError):
                 if os.getpgid(process) == process:
@@ -109,17 +109,17 @@ class TakenRanks:
                     os.kill(process, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill every process of the nodes; of a launcher the launcher alone, while the main process stands still."""
+        """Kill every process of the nodes; or the launcher alone, while the main process is stopped."""
         if self._launcher is not None:
             _signal(self._main, signal.SIGSTOP)
             _signal(self._launcher, signal.SIGKILL)
             return
         for node in self._nodes.values():
-            for process in list(process_tree(node)):  # the top first, so that it starts none of the others again
+            for process in list(process_tree(node)):  # the top first, so that it does not restart the others
                 _signal(process, signal.SIGKILL)
 
     def end_orphans(self) -> dict[int, str]:
-        """End the ranks that outlived their launcher, and let the main process go on; give the command of each by rank."""
+        """End the ranks that outlived their launcher, resume the main process, and return the command of each rank."""
         orphans = {rank: command_of(process) for rank, process in self._nodes.items() if _is_alive(process)}
         for rank in orphans:
             for process in list(process_tree(self._nodes[rank])):

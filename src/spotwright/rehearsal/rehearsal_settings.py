@@ -1,7 +1,7 @@
 """How a user wants steps to be rehearsed: the options of the command and of the Python API, checked, and the time budget.
 
-A user who gives a minute to a step of a minute gets no verdict; what would do follows from the step's undisturbed time and from
-the trials so far.
+A budget of a minute gives no verdict on a step of a minute. A sufficient budget follows from the step's undisturbed time and
+from the trials so far.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from spotwright.rehearsal.verdict import MIN_INTERRUPTED
 __all__ = ["RehearsalSettings", "TrialBudget"]
 
 _MAX_RANKS = 1000
-_TIMES_OF_A_TRIAL = 2.0  # the undisturbed time: the node goes at the end, and everything is done again
-_TIMES_OF_LIVES = 3.0  # five lives of a third, and then everything again
-_RESERVE = 1.2  # in an advice
-_MORE = 2.0  # times a budget that did not suffice although the trials so far say that it does
+_TIMES_OF_A_TRIAL = 2.0  # the undisturbed time: the node is reclaimed at the end, and all work is redone
+_TIMES_OF_LIVES = 3.0  # five lives of a third, and then all work again
+_RESERVE = 1.2  # in an advised budget
+_MORE = 2.0  # times a budget that was too short although the trials so far say that it suffices
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalSettings:
     """How to rehearse. ``notice`` is in seconds; ``None``: the pools' notice, at most a quarter of the undisturbed time.
 
-    ``budget``: seconds after which a step's first execution is given up, and its trials are cut; ``None``: all points are tried.
-    ``ranks``: how many ranks the step has, whose nodes are taken one by one too; ``None``: it is no distributed training.
+    ``budget``: seconds after which a step's first execution is given up, and its trials are cut; ``None``: all points are
+    tried. ``ranks``: how many ranks the step has, whose nodes are also reclaimed one by one; ``None``: it is not a distributed
+    training.
     """
 
     seed: int
@@ -59,8 +60,8 @@ class RehearsalSettings:
 class TrialBudget:
     """The budget of one step. All times are seconds; ``seconds`` ``None``: all points are tried.
 
-    ``undisturbed`` is the time of one undisturbed execution, ``executions`` that of all so far. ``room``: how many trials run at
-    the same time. ``longest_trial``: of those so far; 0: there is none.
+    ``undisturbed`` is the time of one undisturbed execution, ``executions`` that of all so far. ``room``: how many trials run
+    at the same time. ``longest_trial``: the longest so far; 0: none yet.
     """
 
     seconds: float | None
@@ -71,12 +72,12 @@ class TrialBudget:
 
     @property
     def trial(self) -> float:
-        """How long a trial takes: as the longest so far, at first twice the undisturbed time."""
+        """The expected time of a trial: the longest so far, at first twice the undisturbed time."""
         return self.longest_trial or _TIMES_OF_A_TRIAL * self.undisturbed
 
     @property
     def lives(self) -> float:
-        """How long a trial takes in which every attempt is interrupted."""
+        """The expected time of a trial in which every attempt is interrupted."""
         return _TIMES_OF_LIVES * self.undisturbed
 
     @property
@@ -91,16 +92,16 @@ class TrialBudget:
         return self.seconds is not None and self.needed > self.seconds
 
     def left(self, elapsed: float) -> float:
-        """How long what starts after this time may take before the budget ends."""
+        """The seconds of the budget that are left after this time."""
         return math.inf if self.seconds is None else max(0.0, self.seconds - elapsed)
 
     def has_room(self, elapsed: float, expected: float) -> bool:
-        """Whether what starts now, after this time, and takes the expected one ends within the budget."""
+        """Whether a trial that starts after this time and takes the expected one ends within the budget."""
         return self.seconds is None or elapsed + expected <= self.seconds
 
     @property
     def advice(self) -> str:
-        """How the budget was used, and which one has room for a verdict."""
+        """Describe how the budget was used, and which budget suffices for a verdict."""
         budget = self.seconds or 0.0
         needed, longest = self.needed if self.is_tight else _MORE * budget, max(self.trial, self.lives)
         return (
@@ -110,7 +111,7 @@ class TrialBudget:
         )
 
     def given_up(self, progress: float | None) -> str:
-        """Why there is no verdict on a step whose first execution was given up, when it had reported this progress."""
+        """Explain why a step whose first execution was given up at this progress has no verdict."""
         budget = self.seconds or 0.0
         over = f"the undisturbed execution was given up when the budget of {format_duration(budget)} was used up"
         times = round(1 + 2 * _TIMES_OF_LIVES + _TIMES_OF_A_TRIAL)

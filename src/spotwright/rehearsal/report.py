@@ -1,6 +1,6 @@
 """Reports of a rehearsal: text for people, JSON for programs, and JUnit XML for a build server.
 
-Beside a step's problems stands their probable cause, where the trials show one.
+A step's problems come with their probable cause, if the trials show one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
 
 
 def _causes(step: StepReport) -> Iterator[str]:
-    """The probable cause, with the line that saves, and the launcher that keeps SIGTERM."""
+    """The probable cause, with the line that saves, and the launcher that does not pass SIGTERM on."""
     cause, untold = step_cause(step), untold_sigterm(step)
     if cause or (step.verdict in _WITH_CAUSE and not untold):
         yield f"probable cause: {cause or _NOT_KNOWN}"
@@ -115,7 +115,7 @@ _END_OF_LOG = 10_000  # bytes
 
 
 def _hidden(log: Path, state: Path) -> Iterator[str]:
-    """A file of a temporary folder that the end of a log names: it is there, and the attempt did not see it."""
+    """A file in a temporary folder that the end of a log names: it exists, but the attempt did not see it."""
     try:
         content = log.read_bytes()[-_END_OF_LOG:].decode("utf-8", "replace")
     except OSError:
@@ -150,7 +150,7 @@ def _has_saved(outcome: PointOutcome) -> bool:
 
 
 def _lost_files(step: StepReport) -> Iterator[str]:
-    """What is not kept, and files that the step wrote where nothing outlives an attempt: they explain why it starts over."""
+    """What is not kept, and files written to folders that are lost with an attempt: they explain why a step starts over."""
     if step.verdict.is_safe and not step.activity.tracing_failure and not any(map(_has_saved, step.outcomes)):
         yield f"nothing is kept: {_writes_nothing(step)}"
     if step.stray_files and step.verdict is not Verdict.RESUMES:
@@ -172,7 +172,7 @@ _DATES = ("%Y-%m-%d", "%Y%m%d", "%Y_%m_%d", "%Y.%m.%d", "%d-%m-%Y", "%d.%m.%Y", 
 
 
 def _dated(step: StepReport) -> Iterator[str]:
-    """A save whose path carries the date of today: every attempt of a rehearsal is on one day."""
+    """A save whose path contains today's date: every attempt of a rehearsal runs on one day."""
     today = [strftime(form, at) for at in (localtime(), gmtime()) for form in _DATES]
     paths = (operation.path for save in step.activity.saves for operation in save.operations)
     path = next((path for path in paths if any(date in path for date in today)), "")
@@ -181,7 +181,7 @@ def _dated(step: StepReport) -> Iterator[str]:
 
 
 def _not_covered(step: StepReport) -> Iterator[str]:
-    """What a rehearsal does not see of this step, so that its verdict does not cover it."""
+    """What a rehearsal does not see of this step, and its verdict does not cover."""
     if step.activity.tracing_failure:
         yield f"{_BY_TIME_ALONE}: whether its node may go inside a save or between outputs is not known"
     if step.shares_processes:
@@ -248,7 +248,7 @@ def _mark(outcome: PointOutcome) -> str:
 
 
 def _description(outcome: PointOutcome) -> str:
-    """The injections of a point, and what came of them."""
+    """The injections of a point, and their result."""
     if outcome.trial is None:
         return f"undecided, {outcome.inconclusive}" if outcome.inconclusive else "not tried"
     if not outcome.is_interrupted and not outcome.problem:
@@ -316,7 +316,7 @@ _MAX_LOADS_SHOWN = 2
 
 
 def _loads(step: StepReport) -> Iterator[str]:
-    """Attempts that did not go on from the newest whole save, where others did or where it is not known why."""
+    """Attempts that did not resume from the newest whole save, if others did or the reason is not known."""
     if step.verdict is not Verdict.GOES_BACK:
         return
     wrong = [(each, resume) for each in step.outcomes for resume in each.resumes if resume.origin is not Origin.NEWEST]
@@ -328,14 +328,14 @@ def _loads(step: StepReport) -> Iterator[str]:
 
 
 def _load(resume: Resume) -> str:
-    """What an attempt loaded in place of the newest whole save."""
+    """What an attempt loaded instead of the newest whole save."""
     newest = ", ".join(resume.newest[:_MAX_LOADS_SHOWN])
     loaded = ", ".join(resume.loaded[:_MAX_LOADS_SHOWN]) or "nothing"
     return f"attempt {resume.attempt} loaded {loaded}, and not the newest whole save, {newest}"
 
 
 def _no_further(step: StepReport) -> Iterator[str]:
-    """What the attempts of lives saved and loaded that kept a part of the first life, and nothing of later ones."""
+    """What attempts saved and loaded in lives that kept only a part of the first life."""
     for outcome in step.outcomes:
         lives, trial = outcome.lives, outcome.trial
         if lives is None or trial is None or lives.gets_further or step.verdict is not Verdict.GOES_BACK:
@@ -415,38 +415,37 @@ def _duration(seconds: float) -> str:
 def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     """``name``, ``seed``, ``safe``, ``state`` (the state folder with the runs of all trials) and ``steps``. Times are seconds.
 
-    A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undecided``, why nothing is
-    decided; ``undisturbed_seconds`` of each undisturbed execution; ``not_traced``, why its files could not be observed (then
+    A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undecided``, why there is no
+    decision; ``undisturbed_seconds`` of each undisturbed execution; ``not_traced``, why its files could not be observed (then
     null stands for what only a trace shows); ``saves``, their number; the ``longest_save``; the ``notice`` of points with
-    notice; ``lost_files``, those that the step wrote where nothing outlives an attempt; ``unread``, files beside its saves
-    that it writes once or only adds to, and that no attempt reads; ``gets_further``, whether the step ends although no
-    attempt lives long enough to do all of the work, or would if it saved more often (null: not known); ``saved_at``, the
-    files of its saves, each with the ``line`` of its Python code that writes it; ``lives``, the trials that show it, each
-    with its ``name``, the ``share`` of the work after which every attempt was interrupted, whether there was a ``notice``,
-    whether the step ``ended``, which share of the work was ``kept`` and of each life ``lost_per_life``, and the ``attempts``,
-    each with its ``number``, its ``work``, where it ``began`` and ``ended`` (null: not known) and whether it was
-    ``interrupted``; ``not_passed_on``, the commands that got SIGTERM and did not pass it on, each ``launcher`` with its
-    ``program``; ``connections``, the addresses to which it connected, where nothing is compared; ``mapped_saves``, those that
-    it changes through memory maps, which cannot be traced; ``ignores_sigterm``, whether it ignores or blocks SIGTERM, and ran
-    until it was killed; ``changed_by_library``, the outputs that differ without Spotwright's variables, and
-    ``not_compared_without_variables``, why that is not known; ``not_compared``, the differences between undisturbed
-    executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond the undisturbed one;
-    ``done_again``, the share of the interrupted work that was redone (0: none, 1: the step started over), ``measured_by`` its
-    own progress, processor time, or its time without waits for a processor; the ``probable_cause`` of its problems, or why it
-    starts over, where the traces show one; ``not_tried``, the points that the time budget left out or cut short, or that came
-    after one that never finished; ``work_begins``, when the undisturbed step makes its first step of work, and
-    ``work_seen_by`` what shows it (its progress, its saves, its outputs, the rate at which it reads files); ``orphans``, the
-    commands of the ranks that outlived a launcher that was killed alone, by rank; and ``points``.
+    notice; ``lost_files``, files that the step wrote to folders that are lost with an attempt; ``unread``, files beside its
+    saves that it writes once or only appends to, and that no attempt reads; ``gets_further``, whether the step ends although no
+    attempt lives long enough to do all of the work, or would if it saved more often (null: not known); ``saved_at``, the files
+    of its saves, each with the ``line`` of its Python code that writes it; ``lives``, the trials that show it, each with its
+    ``name``, the ``share`` of the work after which every attempt was interrupted, whether there was a ``notice``, whether the
+    step ``ended``, which share of the work was ``kept`` and of each life ``lost_per_life``, and the ``attempts``, each with its
+    ``number``, its ``work``, where it ``began`` and ``ended`` (null: not known) and whether it was ``interrupted``;
+    ``not_passed_on``, the commands that got SIGTERM and did not pass it on, each ``launcher`` with its ``program``;
+    ``connections``, the addresses to which it connected, whose data is not compared; ``mapped_saves``, saves that it changes
+    through memory maps, which cannot be traced; ``ignores_sigterm``, whether it ignores or blocks SIGTERM, and ran until it was
+    killed; ``changed_by_library``, the outputs that differ without Spotwright's variables, and
+    ``not_compared_without_variables``, why that is not known; ``not_compared``, the differences between undisturbed executions;
+    ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond the undisturbed one; ``done_again``, the
+    share of the interrupted work that was redone (0: none, 1: the step started over), ``measured_by`` its own progress,
+    processor time, or its time without waits for a processor; the ``probable_cause`` of its problems, or why it starts over,
+    where the traces show one; ``not_tried``, the points that the time budget left out or cut short, or that came after one that
+    never finished; ``work_begins``, when the undisturbed step makes its first step of work, and ``work_seen_by`` what shows it
+    (its progress, its saves, its outputs, the rate at which it reads files); ``orphans``, the commands of the ranks that
+    outlived a launcher that was killed alone, by rank; and ``points``.
 
-    A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``rank``, ``lives``,
-    ``several``); ``interrupted``,
-    false if the step finished before; ``not_traced``, why an attempt of it was not observed; ``problem``, what the interruption
-    broke, with its ``probable_cause`` and all ``differences``; ``run``, its run in the state folder; ``lost_seconds``;
-    ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came,
-    whether it had a ``notice``, whether the node went ``in_save`` after the notice, ``where``, whether it came ``at_work``
-    (after the first step of the work), and the ``ranks`` whose nodes went (none: all of the step); ``attempts``, each with
-    ``number``, ``cause``, ``why`` and ``seconds``; ``resumes``, each with the ``attempt``, the files of the ``newest`` whole save
-    before it, those that it ``loaded``, and what it went on ``from`` (null where no whole save was left).
+    A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``rank``, ``lives``, ``several``);
+    ``interrupted``, false if the step finished before; ``not_traced``, why an attempt of it was not observed; ``problem``, what
+    the interruption broke, with its ``probable_cause`` and all ``differences``; ``run``, its run in the state folder;
+    ``lost_seconds``; ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came, whether it had a
+    ``notice``, whether the node was reclaimed ``in_save`` after the notice, ``where``, whether it came ``at_work`` (after the
+    first step of the work), and the ``ranks`` whose nodes were reclaimed (empty: the whole step); ``attempts``, each with
+    ``number``, ``cause``, ``why`` and ``seconds``; ``resumes``, each with the ``attempt``, the files of the ``newest`` whole
+    save before it, the files that it ``loaded``, and what it resumed ``from`` (null if no whole save was left).
     """
     return {
         "name": rehearsal.name,

@@ -96,8 +96,8 @@ class RehearsalOptions:
     """The options of a rehearsal, with exactly one of ``pipeline``, ``compiled`` and ``command``. Durations are seconds.
 
     A ``pipeline`` that is a plain script is a command. ``arguments`` are texts as typed, as for ``spotwright run``. ``stdout``,
-    and ``keep`` and ``outputs`` paths relative to ``folder``, are for commands only, as are ``ranks``; absolute ``outputs`` lie
-    in what outlives an attempt.
+    ``ranks``, and ``keep`` and ``outputs`` paths relative to ``folder`` are for commands only; absolute ``outputs`` lie in data
+    that outlives an attempt.
     """
 
     pipeline: Path | None = None
@@ -151,7 +151,7 @@ def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehear
             persisted.copy()
         prepared, workspace, task = _prepare(options, compiled, folder, persisted)
     except BaseException:
-        shutil.rmtree(folder)  # nothing was executed, so the folder holds nothing to look at
+        shutil.rmtree(folder)  # no execution, so the folder holds no evidence
         raise
     report(f"seed {settings.seed}")
     if options.task is not None and task != options.task and not task.endswith(f"/{options.task}"):
@@ -167,7 +167,7 @@ _LARGE = 1 << 30  # bytes
 
 
 def _sizes(kept: Sequence[str]) -> Iterator[str]:
-    """What is said of large paths before they are copied."""
+    """Messages about large paths, before they are copied."""
     for path in kept:
         size = size_of(Path(path))
         if size >= _LARGE:
@@ -176,7 +176,7 @@ def _sizes(kept: Sequence[str]) -> Iterator[str]:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as an exception, so that what it has made is removed; in the main thread only."""
+    """Turn SIGTERM into an exception, so that what the block has made is removed; in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -192,7 +192,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _remove_abandoned(state: StateFolder) -> None:
-    """Remove what rehearsals have left that were killed before they executed anything."""
+    """Remove the leftovers of rehearsals that were killed before they executed anything."""
     for folder in state.rehearsals.glob("*"):
         try:
             driver = json.loads(read_regular(StateFolder(folder).driver, LARGEST_FILE))
@@ -237,7 +237,7 @@ def _refuse_contradictions(options: RehearsalOptions) -> None:
 
 
 def _unread_variables(command: Sequence[str]) -> Iterator[str]:
-    """Words of a command that look as if a shell would put the checkpoint folder into them, where none does."""
+    """Words of a command that need a shell to insert the checkpoint folder, in a command without a shell."""
     is_script = (
         len(command) > 2
         and Path(command[0]).name in _SHELLS

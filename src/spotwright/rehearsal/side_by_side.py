@@ -1,6 +1,6 @@
-"""Run the trials of a step at the same time, each in a process of its own, as far as the machine has room for them.
+"""Run the trials of a step at the same time, each in a separate process, as far as the machine has room for them.
 
-The processes are forked, so that a trial starts with all that its parent has imported and knows. Ctrl-C ends them one and all.
+The processes are forked, so that a trial starts with its parent's imports and data. Ctrl-C ends them all.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SHORT = 1.0  # seconds: in a shorter step, starting its processes takes a core 
 def room_for(seconds: float, cpu_seconds: float, max_rss: int) -> int:
     """How many trials of a step run at the same time, from what an undisturbed execution took. ``max_rss`` is in bytes.
 
-    ``seconds`` are without those in which it waited for a processor: on a busy machine it seems idle, and no core is.
-    On a machine with a GPU it is one, because the trials would share its memory.
+    ``seconds`` exclude waits for a processor: on a busy machine the step would seem idle although no core is. On a machine with
+    a GPU the answer is one, because the trials would share its memory.
     """
     if Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists():
         return 1
@@ -69,11 +69,11 @@ def run_side_by_side(
     may_start: Callable[[int], bool],
     is_over: Callable[[], bool] = _never,
 ) -> Iterator[T | None]:
-    """The results of the trials in their order; None for one that ``may_start``, asked with its number, has refused.
+    """Yield the results of the trials in order; None for a trial whose number ``may_start`` refuses.
 
-    At most ``room`` of them run at the same time. Once ``is_over``, asked after each result that the caller took, the trials that
-    still run are ended and have no result. A trial that raises ends the others, and its error is raised here; after Ctrl-C every
-    trial ends its own run first.
+    At most ``room`` trials run at the same time. ``is_over`` is asked after each result that the caller took; once it is true,
+    the running trials are ended without a result. If a trial raises, the others are ended, and its error is raised here. After
+    Ctrl-C, every trial ends its own run first.
     """
     if room == 1:
         for number, trial in enumerate(trials):
@@ -96,7 +96,7 @@ def run_side_by_side(
 
 
 class _Workers:
-    """The processes of trials that are under way."""
+    """The processes of running trials."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -134,7 +134,7 @@ class _Workers:
         return results
 
     def close(self) -> None:
-        """Interrupt what is still under way, as Ctrl-C does, and wait until it has ended its run."""
+        """Interrupt the running trials, as Ctrl-C does, and wait until each has ended its run."""
         for worker in self._workers.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker.pid, signal.SIGINT)
@@ -166,7 +166,7 @@ def _run_and_report(trial: Callable[[], Any], writer: int, parent: int) -> NoRet
 
 def _run(trial: Callable[[], Any], writer: int, parent: int) -> int:
     try:
-        # A shell starts background jobs with SIGINT ignored, and a trial must end at it all the same.
+        # A shell starts background jobs with SIGINT ignored, but a trial must end at it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         release_interrupts()
         kernel.prctl(_PDEATHSIG, signal.SIGINT)

@@ -1,10 +1,10 @@
 """The rehearsal of one step: its undisturbed executions, one trial for every injection point, and their evaluation.
 
-The first execution is undisturbed. It is the reference: its outputs, its time, its file operations, and the results that all
-other tasks have in every trial. One trial for every injection point follows, and a second undisturbed execution: outputs that
-differ between the two are noise and are ignored in every comparison. All of these run side by side where cores are idle, so the
-verdict on a step that mostly waits takes three times the step's own time if it resumes: one execution, then lives that together
-are hardly longer; and five times if it starts over. A short step is executed a second time before the trials, because a cold
+The first execution is undisturbed. It is the reference: its outputs, its time, its file operations, and the results of all
+other tasks in every trial. Then follow one trial for every injection point, and a second undisturbed execution: outputs that
+differ between the two are noise, which every comparison ignores. All of these run side by side where cores are idle, so the
+verdict on a step that mostly waits takes three times the step's own time if it resumes (one execution, then lives that together
+take hardly longer), and five times if it starts over. A short step is executed a second time before the trials, because a cold
 start distorts the times of the first.
 """
 
@@ -68,7 +68,7 @@ __all__ = ["ProgressCallback", "StepRehearsal"]
 ProgressCallback = Callable[[str | PointOutcome], None]
 """Receives a line for each stage of the rehearsal, and the outcome of each point."""
 
-_NOTICE_SHARE = 0.25  # of the undisturbed time: a notice longer than the work left would interrupt nothing
+_NOTICE_SHARE = 0.25  # of the undisturbed time: a notice longer than the work left would not interrupt it
 _HALF_AN_OUTPUT = (
     "exited with 0 on SIGTERM before its function had returned: KFP takes this for a success, "
     "and the next task reads the outputs as they are"
@@ -84,16 +84,16 @@ _MOST_INFORMATIVE = (
     InjectionKind.SEVERAL,
     InjectionKind.START,
 )
-"""The order of points under a time budget: its lives decide whether it resumes, then come the moments that break most steps."""
+"""The order of points under a time budget: first the lives, which decide whether it resumes, then what breaks most steps."""
 
 _SHORT_STEP = (
     2.0  # seconds: a shorter step is executed a second time alone, because its first time is mostly a cold start
 )
-_SHORT_LIMIT = 30.0  # seconds: so long an attempt is waited for a second time
+_SHORT_LIMIT = 30.0  # seconds: with a limit up to this one, a point that exceeds it is tried again
 _ONLY_ONCE = "it succeeded once, and then "
-_NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs what only one trial can have
+_NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs a resource that only one trial can have
 _VARIES_PERHAPS = "the budget ended before it was known whether it differs undisturbed too"
-_ROOM_FOR_LONGER = 4  # trials at the same time: then longer lives run beside the others, and not after them
+_ROOM_FOR_LONGER = 4  # trials at the same time: then longer lives run beside the others, not after them
 _MOST_STATES = 200  # files of the state that are compared
 _MOST_REPEATS = 4  # of one point: a step that takes an eighth of its first time is still interrupted in the middle
 _EXTRA_EXECUTIONS = 2  # undisturbed, before a difference is first attributed to an interruption
@@ -215,7 +215,7 @@ class StepRehearsal:
 
     @property
     def _budget(self) -> TrialBudget:
-        """The time budget, after all that was executed so far."""
+        """The time budget, after all executions so far."""
         undisturbed, executions = self._baseline.seconds, sum(self._undisturbed_seconds)
         return TrialBudget(self._settings.budget, undisturbed, executions, self._room, self._longest_trial)
 
@@ -229,7 +229,7 @@ class StepRehearsal:
             self._baseline,
         )
         if before.own is not None and (own is None or before.own.start + before.own.seconds < own.start + own.seconds):
-            own = before.own  # a cold start is none of its work
+            own = before.own  # a cold start is not work
         own_seconds = own.start + own.seconds if own is not None else None
         self._baseline = Baseline(min(self._undisturbed_seconds), own_seconds, own, attempt.progress)
 
@@ -259,7 +259,7 @@ class StepRehearsal:
 
     @property
     def _phase_now(self) -> WorkPhase:
-        """When the step is at work in the shortest time that it has taken so far."""
+        """The work phase, scaled to the shortest time that the step has taken so far."""
         traced = self._traced_seconds or self._baseline.seconds or 1.0
         return self._phase.within(min(1.0, self._baseline.seconds / traced))
 
@@ -314,18 +314,18 @@ class StepRehearsal:
                 yield outcome
 
     def _longer(self, outcome: PointOutcome) -> InjectionPoint | None:
-        """The point of longer lives that decides where those of a point have not."""
+        """The point of longer lives that decides if the lives of a point have not."""
         lives = outcome.lives
         if lives is None or lives.is_ended or not lives.has_saved or lives.is_stuck:
             return None
         return longer_lives(outcome.point, kept=lives.kept_something)
 
     def _point_to_repeat(self, outcome: PointOutcome, repeats: int) -> InjectionPoint | None:
-        """The point of another trial, alone, where those before say nothing about interruptions; ``None`` elsewhere.
+        """The point to repeat alone because its trials so far do not show an interruption; else ``None``.
 
-        The first one may have lacked what only one process can have: it is repeated once. An attempt of a short step that takes
-        too long may have waited for a busy disk, of which nothing is known: it has to do so twice. Or the step has ended before
-        its interruption, because it takes less time than before: then the interruption comes earlier, and earlier again.
+        A trial may have lacked what only one process can have: it is repeated once. An attempt of a short step that takes too
+        long may have waited for a busy disk, which is not measured: it counts only the second time. Or the step ended before
+        its interruption, because it takes less time than before: then the interruption comes earlier each time.
         """
         if outcome.never_finishes:
             return outcome.point if self._timing.limit <= _SHORT_LIMIT and not repeats else None
@@ -338,8 +338,9 @@ class StepRehearsal:
     def _executions_beside(self, points: int) -> list[Callable[[], TrialRun]]:
         """The undisturbed executions that run beside the trials of this many points.
 
-        The second one, if it is still due; and those that check the noise, where all trials run at the same time anyway. The
-        last of them begins when the interrupted steps begin again, and so ends when they do: it shows what time changes.
+        These are the second one, if it is still due, and the ones that check the noise, if all trials run at the same time
+        anyway. The last of them begins when the interrupted steps begin again, and so ends when they do: it shows the effects
+        of time.
         """
         if len(self._undisturbed_seconds) > 1:
             return []
@@ -361,9 +362,9 @@ class StepRehearsal:
             self._add_noise(trial)
 
     def _may_start(self, point: InjectionPoint | None) -> bool:
-        """Whether to start one more trial, or an undisturbed execution: not if it would end after the budget.
+        """Whether to start one more trial, or an undisturbed execution.
 
-        Nor once the step never finishes.
+        Not if it would end after the budget, or once the step never finishes.
         """
         if self._is_given_up:  # further points would take as long, with the same result
             return False
@@ -375,7 +376,7 @@ class StepRehearsal:
 
     @property
     def _left(self) -> float:
-        """The seconds until the budget ends, for what starts now."""
+        """The seconds until the budget ends."""
         return self._budget.left(time.monotonic() - self._began)
 
     def _measure_room(self) -> int:
@@ -391,7 +392,7 @@ class StepRehearsal:
         return self._runner.run_interrupted(name, self._task, self._first, point.injections, self._timing)
 
     def _concluded(self, point: InjectionPoint, trial: TrialRun) -> PointOutcome:
-        """The outcome of a trial that has ended; removes its files if they show nothing."""
+        """Evaluate a trial that has ended; remove its files if they show no problem."""
         if point.kind not in (
             InjectionKind.START,
             InjectionKind.LIVES,
@@ -416,7 +417,7 @@ class StepRehearsal:
         return self._measured(outcome)
 
     def _changed(self, trial: TrialRun) -> Iterator[tuple[str, str]]:
-        """The files of the step's state that end otherwise than in two undisturbed executions: in which state, and where."""
+        """The files of the step's state that end differently than in two undisturbed executions: in which state, and where."""
         if self._second is None or not trial.injected:
             return
         first, second = (dict(self._workspace.states(each, self._task)) for each in (self._first, self._second))
@@ -428,7 +429,7 @@ class StepRehearsal:
                     yield name, path
 
     def _repeated(self, trial: TrialRun) -> tuple[str, str] | None:
-        """The first file of the step's state in which rows are there more often than undisturbed, and the first of them."""
+        """The first file of the step's state with rows that occur more often than undisturbed, and the first such row."""
         appended = {each.path for operations in trial.operations for each in operations if each.appends}
         undisturbed = dict(self._workspace.states(self._first, self._task))
         for name, state in self._workspace.states(trial, self._task) if trial.injected else ():
@@ -440,7 +441,7 @@ class StepRehearsal:
         return None
 
     def _measured(self, outcome: PointOutcome) -> PointOutcome:
-        """The outcome with the cost of its interruptions, and what it shows if it has lives."""
+        """Add the cost of an outcome's interruptions, and what its lives show."""
         trial, baseline = outcome.trial, self._baseline
         if trial is None or outcome.problem:
             return outcome
@@ -449,7 +450,7 @@ class StepRehearsal:
 
     @property
     def _saves(self) -> int:
-        """How many operations on saves the undisturbed step makes; 0 where that varies, or where a database decides it."""
+        """The undisturbed step's number of operations on saves; 0 if it varies, or if a database decides it."""
         numbers = {sum(map(is_save, operations)) for operations in self._undisturbed_operations}
         is_mapped = any(area == SAVES for area, _ in _trace_of(self._first, self._task).mapped)
         return numbers.pop() if len(numbers) == 1 and not (self._has_database or is_mapped) else 0
@@ -457,7 +458,7 @@ class StepRehearsal:
     def _check_noise(self) -> bool:
         """Execute the step undisturbed again before the first difference counts: its outputs may vary only sometimes.
 
-        Returns whether they were compared at all, which the budget may have had no room for.
+        Returns whether they were compared at all; the budget may be too short for it.
         """
         executions = [partial(self._run_again, number) for number in range(3, 3 + _EXTRA_EXECUTIONS)]
         for again in run_side_by_side(executions, self._room, lambda _: True):
@@ -473,7 +474,7 @@ class StepRehearsal:
 
     def _evaluate(self, point: InjectionPoint, trial: TrialRun) -> PointOutcome:
         last = trial.attempts[-1] if trial.attempts else None
-        if trial.timed_out and not trial.injected:  # the machine was too busy: this says nothing about interruptions
+        if trial.timed_out and not trial.injected:  # the machine was too busy: this is no evidence about interruptions
             return PointOutcome(point, trial)
         if trial.timed_out and last is not None:
             problem = (
@@ -504,10 +505,11 @@ class StepRehearsal:
     def _compare_without_variables(
         self, trace: AttemptTrace, outcomes: Sequence[PointOutcome]
     ) -> tuple[tuple[Difference, ...], str]:
-        """How outputs differ in an execution without our variables, or why that is not known.
+        """How outputs differ in an execution without Spotwright's variables, or why that is not known.
 
-        Only a step that uses its place can be changed by it. Files that are in no other execution do not count: without a place,
-        a library saves beside the outputs. Standard output does not either: the library says there where it saves.
+        They can only change a step that uses the checkpoint folder. Files that are in no other execution do not count: without
+        that folder, a library saves beside the outputs. Standard output does not count either: the library reports there where
+        it saves.
         """
         uses_place = trace.failure or any(each.area == SAVES for each in trace.operations)
         if not uses_place or any(outcome.problem for outcome in outcomes):
@@ -541,7 +543,7 @@ class StepRehearsal:
             yield from (trace.loads or () for trace in trial.traces.get(self._task, ()))
 
     def _unread(self, counts: SaveCounts, activity: FileActivity, outcomes: Sequence[PointOutcome]) -> tuple[str, ...]:
-        """The files that are no saves because no attempt reads them; empty where not all that was read was seen."""
+        """The files that are not saves because no attempt reads them; empty if some reads were missed."""
         trials = [each.trial for each in outcomes if each.trial is not None]
         loads = [trace.loads for trial in trials for trace in trial.traces.get(self._task, ())]
         return () if None in loads else tuple(path for path in counts.unread if path not in activity.mapped)
@@ -566,27 +568,27 @@ class StepRehearsal:
             yield _without_saves(judged, lost[0]) if lost and not outcome.problem else judged
 
     def _generators(self, outcome: PointOutcome) -> tuple[str, ...] | None:
-        """The random generators that ended in another state than undisturbed, of an outcome whose outputs differ."""
+        """The random generators whose final state differs from undisturbed, for an outcome whose outputs differ."""
         if outcome.trial is None or not outcome.differences:
             return None
         return changed_generators(self._undisturbed_folders, outcome.trial.attempts[-1].folder)
 
     def _counts_saves(self, counts: SaveCounts) -> bool:
-        """Whether each undisturbed execution makes as many saves, so that their number tells where an attempt went on.
+        """Whether each undisturbed execution makes the same number of saves, which then shows where an attempt resumed.
 
-        Of a single one it is not known.
+        A single execution does not show it.
         """
         numbers = [counts.count(each) for each in self._undisturbed_operations]
         return not self._has_database and len(numbers) > 1 and len(set(numbers)) == 1
 
     @property
     def _has_database(self) -> bool:
-        """Whether the step writes an SQLite database, whose writes are no saves: it decides when to make them."""
+        """Whether the step writes an SQLite database, whose writes are not saves: it decides when to make them."""
         every = self._undisturbed_operations
         return any(re.search(r"-(?:journal|wal)$", each.path) for operations in every for each in operations)
 
     def _not_comparable(self) -> str:
-        """Why nothing of the outputs can be compared; empty if something can."""
+        """Why no output can be compared; empty if one can."""
         outputs = self._outputs(self._first, self._task)
         if compared_names(outputs, self._noise):
             return ""
@@ -616,7 +618,7 @@ class StepRehearsal:
         if self._settings.notice is not None:
             return self._settings.notice
         of_pools = [notice for _, notice in self._pool_notices() if notice > 0]
-        own = self._baseline.own_seconds or undisturbed  # each notice is stretched by the load that it finds
+        own = self._baseline.own_seconds or undisturbed  # each notice is stretched by the load at its time
         return min([max(0.05, min(own, undisturbed) * _NOTICE_SHARE), *of_pools])
 
 
@@ -628,14 +630,14 @@ _same = partial(filecmp.cmp, shallow=False)
 
 
 def _results(outcomes: Sequence[PointOutcome], counts: SaveCounts) -> tuple[str, ...]:
-    """The files of the state that end otherwise after an interruption, and that no attempt reads: a user may read them."""
+    """The files of the state that end differently after an interruption, and that no attempt reads: a user may read them."""
     twice = {each.repeated[0] for each in outcomes if each.repeated is not None}
     found = (pair for outcome in outcomes for pair in outcome.changed if pair[1] not in counts)
     return tuple(dict.fromkeys(str(Path(*pair)) for pair in found if str(Path(*pair)) not in twice))
 
 
 def _saved_at(trace: AttemptTrace, folder: Path) -> Iterator[tuple[str, str]]:
-    """The files that the undisturbed step saves last, each with the line of its Python code that opens it to write."""
+    """The files that the undisturbed step saves last, each with the line of its Python code that opens it for writing."""
     lines = writing_lines(folder)
     for path in dict.fromkeys(each.path for each in reversed(trace.operations) if is_save(each)):
         line = next((line for written, line in lines.items() if written.endswith(f"/{path}")), "")
@@ -644,7 +646,7 @@ def _saved_at(trace: AttemptTrace, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _shares_processes(folder: Path) -> str:
-    """Why the command of an attempt was not process 1 of a namespace of its own; empty if it was, or is no command."""
+    """Why an attempt's command was not process 1 of a new namespace; empty if it was, or for a task."""
     try:
         return Path(folder, NOT_PROCESS_1).read_text("utf-8")
     except FileNotFoundError:
@@ -664,7 +666,7 @@ def _activity(trace: AttemptTrace) -> FileActivity:
 
 
 def _without_unread(trace: AttemptTrace, kinds: Collection[str]) -> AttemptTrace:
-    """A trace in which files of these kinds lie in an area of their own, and so are no saves."""
+    """A trace with files of these kinds in a separate area, so that they do not count as saves."""
     operations = (
         replace(each, area=UNREAD) if each.area == SAVES and kind_of(each.path) in kinds else each
         for each in trace.operations
@@ -695,6 +697,6 @@ def _without_saves(outcome: PointOutcome, lost: Resume) -> PointOutcome:
 
 
 def _ending(attempt: TrialAttempt) -> str:
-    """The cause of an attempt's end, the reason, and the last line of its log if there is one."""
+    """The cause of an attempt's end, the reason, and the last line of its log, if any."""
     last_line = f": {attempt.last_line}" if attempt.last_line else ""
     return f"{attempt.cause}, {attempt.why}{last_line}"

@@ -1,10 +1,10 @@
 """Trace an attempt's file operations with ptrace, and hold the attempt at exactly one of them.
 
-A dedicated thread traces the attempt's main process and all its descendants (ptrace(2)). The processes run at full speed
-except for the calls of :mod:`spotwright.local.supervisor.kernel`; each of those that succeeds in a watched folder becomes a
-:class:`FileOperation`. At the operation that an injection waits for, every traced process stands still until the world has
-taken the node or delivered the notice. So "inside a save" means inside, for any code and any size of save. How long the
-processes waited for a processor is measured too, so that a busy machine is not taken for a step that hangs.
+A dedicated thread traces the attempt's main process and all its descendants (ptrace(2)). The processes run at full speed except
+for the calls of :mod:`spotwright.local.supervisor.kernel`; each call that succeeds in a watched folder becomes a
+:class:`FileOperation`. At the operation that an injection waits for, every traced process is stopped until the backend has
+reclaimed the node or delivered the notice. So "inside a save" is exact, for any code and any size of save. The waits of the
+processes for a processor are measured too, so that a busy machine is not mistaken for a step that hangs.
 
 ptrace belongs to a thread: the thread that attaches must also wait and resume. No other thread may wait for a traced process,
 because each stop is reported once; the shim is its only parent here. Source: ptrace(2), seccomp(2).
@@ -83,12 +83,11 @@ class _PendingCall:
 class SyscallTracer(threading.Thread):
     """Traces the attempt that is the child of a shim.
 
-    ``folders`` are the watched folders with the name of the area that each one is. ``must_hold`` is asked after every operation,
-    in the tracer's thread; if it answers yes, the attempt stands still until :meth:`release`. ``failure`` says why the attempt
-    could not be traced: then it runs untraced, and nothing is known of its files. ``on_begin`` is called, in the
-    tracer's thread, right before the attempt's code begins. ``passes_on_sigterm``: the attempt's main process is ours, and only
-    passes SIGTERM on. Files below ``ignored`` are not stray files. :meth:`trace` has
-    the observations.
+    ``folders`` are the watched folders, each with the name of its area. ``must_hold`` is asked after every operation, in the
+    tracer's thread; if it answers yes, the attempt is stopped until :meth:`release`. ``failure`` says why the attempt could not
+    be traced: then it runs untraced, and its files are not known. ``on_begin`` is called in the tracer's thread, right before
+    the attempt's code begins. ``passes_on_sigterm``: the attempt's main process is Spotwright's, and only passes SIGTERM on.
+    Files below ``ignored`` are not stray files. :meth:`trace` returns the observations.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class SyscallTracer(threading.Thread):
         self._pending: dict[int, _PendingCall] = {}
         self._released = threading.Event()
         self._delay_before = 0.0  # before the attempt's code began
-        self._held = 0.0  # seconds in which a process of the attempt stood still for this thread
+        self._held = 0.0  # seconds in which a process of the attempt was stopped for this thread
         self._info = ctypes.create_string_buffer(88)
         self.operations: list[FileOperation] = []
         self.failure = ""
@@ -148,7 +147,7 @@ class SyscallTracer(threading.Thread):
         return sum(map(_computed, process_tree(self._main))) if self._main else 0.0
 
     def release(self, *, resume: bool) -> None:
-        """Resume a held attempt; without ``resume`` it stands still for good, because it is about to be killed."""
+        """Resume a held attempt; without ``resume`` it stays stopped, because it is about to be killed."""
         self._is_frozen = self._is_frozen or not resume
         self._released.set()
 
@@ -162,7 +161,7 @@ class SyscallTracer(threading.Thread):
             waiting += process_identity.children(process)
 
     def finish(self) -> None:
-        """Wait until the last operations of an attempt that has ended are recorded."""
+        """Wait until the last operations of a finished attempt are recorded."""
         self._is_finished = True
         self.release(resume=True)
         self.join(_TIMEOUT)
@@ -241,7 +240,7 @@ class SyscallTracer(threading.Thread):
             self._resume(_CONT, tid, number)
 
     def _note_sigterm(self, tid: int) -> None:
-        """Note what a process does with SIGTERM. The kernel reports the signal to a tracer also where it is ignored."""
+        """Note what a process does with SIGTERM. The kernel reports the signal to a tracer even if it is ignored."""
         answer = read_on_sigterm(tid, signal.SIGTERM)
         if answer is not None and not (self._passes_on_sigterm and tid == self._main):
             self._on_sigterm[tid] = answer
@@ -290,7 +289,7 @@ class SyscallTracer(threading.Thread):
         return True
 
     def _syscall_returned(self, tid: int) -> None:
-        """Record a call that has succeeded; a failed call changed nothing."""
+        """Record a call that has succeeded; a failed call had no effect."""
         pending = self._pending.pop(tid, None)
         if pending is None or _ptrace(_GET_SYSCALL_INFO, tid, len(self._info), ctypes.addressof(self._info)) <= 0:
             return
@@ -307,7 +306,7 @@ class SyscallTracer(threading.Thread):
             self._note_stray(pending.call, path)
 
     def _is_stray(self, path: str | None) -> bool:
-        """Whether a path is a file that the attempt writes by itself, outside of the folders that a rehearsal knows."""
+        """Whether a path is a file that the attempt writes itself, outside the folders that a rehearsal knows."""
         return path is not None and path.startswith("/") and not path.startswith(self._ignored) and _CACHE not in path
 
     def _note_stray(self, call: FileCall, path: str) -> None:
@@ -325,7 +324,7 @@ class SyscallTracer(threading.Thread):
             self._mapped[location] = None
 
     def _note_connection(self, tid: int, address: int, length: int) -> None:
-        """Note a peer, unless it is the attempt itself, such as the rank at which all others of a training meet."""
+        """Note a peer, unless it is the attempt itself, such as the rank at which all other ranks of a training meet."""
         host, port = _internet_address(_read_memory(tid, address, min(length, _LONGEST_ADDRESS)))
         peer = f"{host}:{port}"
         if not host or peer in self._own_peers:
@@ -339,7 +338,7 @@ class SyscallTracer(threading.Thread):
     def _record(
         self, call: FileCall, area: str, path: str, *, source: str = "", truncates: bool = False, appends: bool = False
     ) -> bool:
-        """Record an operation and hold the attempt if that is wanted; return whether the attempt continues."""
+        """Record an operation, and hold the attempt if requested; return whether the attempt continues."""
         operation = FileOperation(call, area, path, time.monotonic() - self._began, source, truncates, appends)
         self.operations.append(operation)
         if self._is_frozen:  # another process of the attempt is being killed where it stands
@@ -465,7 +464,7 @@ def command_of(process: int) -> str:
 
 
 def process_tree(process: int) -> Iterator[int]:
-    """A process and all below it."""
+    """A process and all its descendants."""
     yield process
     for child in process_identity.children(process):
         yield from process_tree(child)
@@ -482,9 +481,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def _computed(process: int) -> float:
-    """Its time and that of its children that have ended, from ``stat`` and ``schedstat`` of proc(5); 0 for one that has ended.
+    """The seconds that a process and its ended children computed; 0 if it has ended.
 
-    The first counts threads that have ended, in hundredths; the second is exact.
+    Source: ``stat`` and ``schedstat`` of proc(5). The first counts threads that have ended, in hundredths; the second is exact.
     """
     try:
         text = process_identity.read(f"/proc/{process}/stat")

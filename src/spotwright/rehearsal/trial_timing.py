@@ -12,8 +12,8 @@ __all__ = ["BUSY_LIMIT_FACTOR", "LIMIT_FACTOR", "LIMIT_SECONDS", "TrialTiming"]
 
 
 LIMIT_FACTOR, LIMIT_SECONDS = 2.0, 5.0
-"""An attempt that is left alone may take this many times the undisturbed time, plus the seconds and the time in which it waits
-for a processor. The docs pages name both."""
+"""An attempt that is left alone may take this many times the undisturbed time, plus these seconds and its waits for a
+processor. The docs pages name both."""
 BUSY_LIMIT_FACTOR = 10.0
 """In place of :data:`LIMIT_FACTOR` where the attempt waited for a processor all that time."""
 
@@ -22,8 +22,8 @@ BUSY_LIMIT_FACTOR = 10.0
 class TrialTiming:
     """Times of a trial, in seconds: the step's undisturbed time (0: unknown), the notice, and the limits of one attempt.
 
-    An attempt exceeds ``limit`` without the time in which it waits for a processor, or ``last_limit`` with it. ``left`` is what
-    the budget has for the trial from its start: then it is cut.
+    ``limit`` is without an attempt's waits for a processor, ``last_limit`` is with them. After ``left``, the budget's rest at
+    the start of the trial, the trial is cut.
     """
 
     undisturbed: float
@@ -36,7 +36,7 @@ class TrialTiming:
 
     @property
     def work(self) -> WorkPhase:
-        """When the undisturbed step is at work; all of its time if nothing shows it."""
+        """When the undisturbed step is at work; all of its time if that is not known."""
         return self.phase if self.phase is not None else WorkPhase(0.0, self.undisturbed)
 
     def before_end(self, share: float) -> float:
@@ -48,9 +48,9 @@ class TrialTiming:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for code that adapts its saves: nodes are taken once while it is at work, possibly without notice.
+        """Variables for code that adapts its saves: one node is reclaimed while it is at work, possibly without notice.
 
-        Of a training that imports for ten seconds and works for one, no save would pay if they were taken once in all that time.
+        If the rate covered all of the time, no save would pay in a training that imports for ten seconds and works for one.
         """
         if not self.undisturbed:
             return {}

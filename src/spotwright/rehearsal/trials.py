@@ -1,8 +1,8 @@
 """Trial runs: each executes a single task of the pipeline, and interrupts it as an injection point says.
 
-Every trial is an ordinary run with journal, attempts and logs, so ``spotwright show`` and ``logs`` tell what happened in it.
-All other tasks get their results from the undisturbed run, as facts that hold from the trial's start. Simulated nodes boot
-immediately, and only the :class:`~spotwright.rehearsal.fault_injector.FaultInjector` takes them.
+Every trial is an ordinary run with journal, attempts and logs, so ``spotwright show`` and ``logs`` work on it. All other tasks
+get their results from the undisturbed run, as facts that hold from the trial's start. Simulated nodes boot immediately, and
+only the :class:`~spotwright.rehearsal.fault_injector.FaultInjector` reclaims them.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class TrialAttempt:
     folder: Path
     cpu_seconds: float = 0.0
     max_rss: int = 0  # bytes
-    accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which KFP takes for a success
-    ended_early: bool = False  # it exited with 0 with work left because it was told to stop
+    accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which KFP accepts as a success
+    ended_early: bool = False  # it exited with 0 after its notice, with work left
     outlived_notice: bool = False  # it still ran when its notice ended, and was killed
     ended_by_itself: bool = False  # before its notice ended
 
@@ -92,8 +92,8 @@ class TrialRun:
     injected: tuple[InjectionResult, ...] = ()
     traces: Mapping[str, tuple[AttemptTrace, ...]] = field(default_factory=dict)  # of the traced attempts, by task
     timed_out: bool = False
-    is_cut: bool = False  # the budget ended before it did
-    missing_ranks: str = ""  # why the nodes of some ranks could not be taken
+    is_cut: bool = False  # the budget ended first
+    missing_ranks: str = ""  # why the nodes of some ranks could not be reclaimed
 
     @property
     def attempts(self) -> tuple[TrialAttempt, ...]:
@@ -136,9 +136,9 @@ class TrialRun:
 class TrialRunner:
     """Runs the trials of a pipeline with its arguments and pools.
 
-    ``prepare`` readies an attempt's folders and returns those to watch. ``collect`` receives each run that has ended and the
+    ``prepare`` readies an attempt's folders and returns the ones to watch. ``collect`` receives each run that has ended and the
     task that the run was for, if it executed it. ``readable`` are paths of this machine that attempts read.
-    ``passes_on_sigterm``: the main process of an attempt is ours, and only passes SIGTERM on. ``ranks``: how many ranks the
+    ``passes_on_sigterm``: an attempt's main process is Spotwright's, and only passes SIGTERM on. ``ranks``: how many ranks the
     step has.
     """
 
@@ -196,7 +196,7 @@ class TrialRunner:
         return self._run(name, task, lambda state: _facts_beside(state, task, undisturbed), injections, timing)
 
     def run_without_variables(self, name: str, task: str, undisturbed: TrialRun, timing: TrialTiming) -> TrialRun:
-        """Execute a task alone and undisturbed, as without Spotwright: none of the variables that code reads is set."""
+        """Execute a task alone and undisturbed, without any of the variables that code reads."""
         return self._run(
             name, task, lambda state: _facts_beside(state, task, undisturbed), (), timing, has_variables=False
         )
@@ -317,8 +317,8 @@ def _result(task: TaskState) -> dict[str, Any]:
 def _facts_beside(state: RunState, task: str, undisturbed: TrialRun) -> list[Event]:
     """The results of the undisturbed run beside the task, as facts in the order in which they became known there.
 
-    Pipelines around the task are unfolded. Every task beside it or beside one of these pipelines has its result; what lies
-    inside such a neighbour does not matter.
+    Pipelines around the task are unfolded. Every task beside it or beside one of these pipelines has its result; the inner
+    tasks of such a neighbour do not matter.
     """
     facts: list[Event] = []
     for event in undisturbed.graph_events:

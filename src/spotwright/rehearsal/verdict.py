@@ -1,15 +1,14 @@
 """The verdict on a step: one phrase for all its trials, with the evidence for it. Pure.
 
 *Not safe*: an interruption changed an output, lost every save, or the step failed after one; or the library itself changed an
-output. *Never finishes*: left alone after an interruption, the step takes many times its undisturbed time. *Undecided*: nothing
-could be compared, or too few trials were interrupted while the step was at work. Every other step is safe, and its lives decide
-whether it resumes (:mod:`spotwright.rehearsal.lives`): it *resumes* if it ends although no attempt lives long enough to do all
-of the work, *resumes only with a notice* if it does so only where each interruption had one, *goes back* if its lives keep a
-part but get no further, and *starts over* if they keep nothing.
+output. *Never finishes*: left alone after an interruption, the step takes many times its undisturbed time. *Undecided*: no
+output could be compared, or too few trials were interrupted while the step was at work. Every other step is safe, and its lives
+decide whether it resumes (:mod:`spotwright.rehearsal.lives`): it *resumes* if it ends although no attempt lives long enough to
+do all of the work, *resumes only with a notice* if it does so only where each interruption had one, *goes back* if its lives
+keep a part but get no further, and *starts over* if they keep no work.
 
-What a step saves and loads never makes it resume: it explains the verdict. It may take it back, where an attempt loads an older
-save than the newest whole one. So may what an interruption costs: a step that redoes three quarters of what is interrupted does
-not resume.
+What a step saves and loads explains a verdict, but never makes the step resume. Two findings rule out that it resumes: an
+attempt loads an older save than the newest whole one, or the step redoes three quarters of the interrupted work.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ __all__ = [
 
 
 MIN_INTERRUPTED = 3
-"""So many trials must be interrupted after the first step of the work: fewer show too little of a step."""
+"""The minimum of trials that must be interrupted after the first step of the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptionCost:
     """The cost of a trial's interruptions, by the step's own measure, so that a busy machine does not change it.
 
-    ``extra_seconds`` are those beyond the undisturbed time, with the new starts, without waits for a processor;
+    ``extra_seconds`` are the seconds beyond the undisturbed time, with the new starts, without waits for a processor;
     ``interrupted_work`` and ``redone_work`` are shares of the work.
     """
 
@@ -87,7 +86,7 @@ def cost_of(trial: TrialRun, baseline: Baseline) -> InterruptionCost | None:
 
 
 def resumes_of(trial: TrialRun, undisturbed: Sequence[FileOperation], counts: SaveCounts) -> tuple[Resume, ...]:
-    """What each attempt that followed an interruption went on from; nothing where not all was seen."""
+    """What each attempt after an interruption resumed from; empty if some operations were missed."""
     traces = trial.traces.get(trial.task or "", ())
     if trial.tracing_failure or len(traces) != len(trial.attempts):
         return ()
@@ -107,7 +106,7 @@ MIN_KEPT_SHARE = 0.25
 
 
 class Verdict(StrEnum):
-    """What to expect of a step when its node is taken."""
+    """What to expect of a step when its node is reclaimed."""
 
     RESUMES = "safe and resumes"
     RESUMES_WITH_NOTICE = "safe and resumes only with a notice"
@@ -120,7 +119,7 @@ class Verdict(StrEnum):
 
     @property
     def is_safe(self) -> bool:
-        """Whether interruptions change nothing except the time that the step takes."""
+        """Whether interruptions change only the time that the step takes."""
         return self in (
             Verdict.RESUMES,
             Verdict.RESUMES_WITH_NOTICE,
@@ -131,10 +130,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PointOutcome:
-    """The outcome of one injection point. ``problem`` says in one sentence what the interruption broke; empty: nothing.
+    """The outcome of one injection point. ``problem`` says in one sentence what the interruption broke; empty: no problem.
 
-    ``inconclusive`` says why a trial that the budget cut short says nothing; ``trial`` is ``None`` then, as for a point that was
-    not tried.
+    ``inconclusive`` says why a trial that the budget cut short has no result; ``trial`` is ``None`` then, as for a point that
+    was not tried.
     """
 
     point: InjectionPoint
@@ -152,7 +151,7 @@ class PointOutcome:
     repeated: tuple[str, str] | None = (
         None  # a file of the step's state, and a row that is in it more often than undisturbed
     )
-    changed: tuple[tuple[str, str], ...] = ()  # files of the step's state that end otherwise: in which state, and where
+    changed: tuple[tuple[str, str], ...] = ()  # files of its state that end differently: in which state, and where
     generators: tuple[str, ...] | None = None  # random generators that ended in another state; None: not known
 
     @property
@@ -162,11 +161,11 @@ class PointOutcome:
 
     @property
     def is_informative(self) -> bool:
-        """Whether an interruption came after the first step of the work: before, there is nothing to resume."""
+        """Whether an interruption came after the first step of the work; before it, there is no work to resume."""
         return self.trial is not None and any(result.at_work for result in self.trial.injected)
 
     def had_notice(self, resume: Resume) -> bool:
-        """Whether the attempt before this resume had a notice that it could use."""
+        """Whether the attempt before this resume had a usable notice."""
         results = self.trial.injected if self.trial is not None else ()
         return any(each.attempt < resume.attempt and each.injection.notice and not each.in_save for each in results)
 
@@ -182,22 +181,22 @@ class StepReport:
     outcomes: tuple[PointOutcome, ...] = ()
     pool_notices: tuple[tuple[str, float], ...] = ()  # name of each spot pool, and its notice in seconds
     notice: float = 0.0  # seconds that points with notice had
-    stray_files: tuple[str, ...] = ()  # written outside of the step's own folders and volumes: they go with the attempt
+    stray_files: tuple[str, ...] = ()  # written outside the step's folders and volumes: lost with the attempt
     rewritten: tuple[
         str, ...
     ] = ()  # areas that do not outlive an attempt, where the step writes one file again and again
     connections: tuple[str, ...] = ()  # addresses that the step connected to; what it changed there is not compared
     undisturbed_failure: str = ""  # why the step fails without any interruption; then it cannot be rehearsed
     failed_trial: TrialRun | None = None
-    changed_results: tuple[str, ...] = ()  # files of its state that end otherwise, and that no attempt reads
+    changed_results: tuple[str, ...] = ()  # files of its state that end differently, and that no attempt reads
     saved_at: tuple[tuple[str, str], ...] = ()  # files of its saves, each with the line of its code that writes it
     shares_processes: str = ""  # why the command of an attempt was not process 1, as in a container
-    not_comparable: str = ""  # why nothing of its outputs could be compared
-    budget_advice: str = ""  # which budget would do, where this one had no room for all trials
+    not_comparable: str = ""  # why no output could be compared
+    budget_advice: str = ""  # which budget would suffice, if this one had no room for all trials
     changed_by_library: tuple[Difference, ...] = ()  # to the outputs of an execution without our variables
-    not_compared_without: str = ""  # why there was no such execution, or nothing of it could be compared
+    not_compared_without: str = ""  # why there was no such execution, or no output of it could be compared
     phase: WorkPhase = field(default_factory=lambda: WorkPhase(0.0, 0.0))  # when the step is at work, undisturbed
-    own: OwnWork | None = None  # what measures its work; None: nothing
+    own: OwnWork | None = None  # what measures its work, if anything
 
     @property
     def verdict(self) -> Verdict:
@@ -212,12 +211,12 @@ class StepReport:
 
     @property
     def undecided(self) -> str:
-        """Why the trials do not suffice for a verdict, even if nothing went wrong; empty if they do."""
+        """Why the trials do not suffice for a verdict, even if no trial went wrong; empty if they do."""
         return self._too_few or self._without_lives or self._contradiction
 
     @property
     def lives(self) -> tuple[Lives, ...]:
-        """What the trials show in which every attempt was interrupted."""
+        """The trials in which every attempt was interrupted, evaluated."""
         return tuple(outcome.lives for outcome in self.outcomes if outcome.lives is not None)
 
     @property
@@ -233,7 +232,7 @@ class StepReport:
 
     @property
     def _contradiction(self) -> str:
-        """Why a step whose lives end perhaps does not resume; empty if nothing says so."""
+        """Why a step whose lives end may not resume all the same; empty without such evidence."""
         if self.redone_share is None or self.redone_share <= 1.0 - MIN_KEPT_SHARE:
             return ""
         return (
@@ -258,7 +257,7 @@ class StepReport:
 
     @property
     def orphans(self) -> tuple[InjectionResult, ...]:
-        """The trials' kills of a launcher alone that some of its ranks outlived."""
+        """The injections that killed a launcher alone and that some of its ranks outlived."""
         results = (each for outcome in self.outcomes if outcome.trial is not None for each in outcome.trial.injected)
         return tuple(each for each in results if each.orphans)
 
@@ -269,7 +268,7 @@ class StepReport:
 
     @property
     def untold(self) -> tuple[Untold, ...]:
-        """The programs that handle SIGTERM and never got it, each with the one that did not pass it on."""
+        """The programs that handle SIGTERM but never got it, each with the launcher that did not pass it on."""
         trials = (outcome.trial for outcome in self.outcomes if outcome.trial is not None)
         traces = (trace for trial in trials for trace in trial.traces.get(trial.task or "", ()))
         return tuple(dict.fromkeys(each for trace in traces for each in trace.untold))
@@ -286,18 +285,18 @@ class StepReport:
 
     @property
     def redone_share(self) -> float | None:
-        """The share of the interrupted work that was redone, from 0 (nothing) to 1 (the step started over)."""
+        """The share of the interrupted work that was redone, from 0 (none) to 1 (the step started over)."""
         work = sum(cost.interrupted_work for cost in self._costs())
         return min(1.0, sum(cost.redone_work for cost in self._costs()) / work) if work > 0 else None
 
     @property
     def redone_per_interruption(self) -> float | None:
-        """The share of the whole step that one interruption makes it redo, on average; ``None`` where it was not measured."""
+        """The share of the whole step that one interruption makes it redo, on average; ``None`` if it was not measured."""
         return sum(cost.redone_work for cost in self._costs()) / self.interruptions if self.interruptions else None
 
     @property
     def measured_by(self) -> MeasuredBy | None:
-        """What measured :attr:`redone_share`; ``None`` if nothing did."""
+        """What measured :attr:`redone_share`; ``None`` if it was not measured."""
         return self.own.measured_by if self.own is not None and self.redone_share is not None else None
 
     def _costs(self) -> list[InterruptionCost]:
@@ -330,7 +329,7 @@ def verdict_of(outcomes: Sequence[PointOutcome]) -> Verdict:
     if ends is None or (not ends and _lacks_lives(outcomes)):
         return Verdict.UNDECIDED
     if any(_is_older(outcome, resume) for outcome in outcomes for resume in outcome.resumes):
-        return Verdict.GOES_BACK  # however much of the work that costs: it depends on when the node goes
+        return Verdict.GOES_BACK  # whatever it costs: the cost depends on when the node is reclaimed
     if ends:
         return Verdict.RESUMES
     is_stuck = any(each.is_stuck for each in suddenly)
@@ -340,10 +339,10 @@ def verdict_of(outcomes: Sequence[PointOutcome]) -> Verdict:
 
 
 def _ends_after_notices(outcome: PointOutcome, *, is_stuck: bool) -> bool:
-    """Whether a step ended within lives with a notice, and its last attempt did not do the work anew within its notice.
+    """Whether a step ended within lives with a notice, and its last attempt did not redo the work within its notice.
 
-    ``is_stuck``: without notice it goes back to the same save each time. Then the notice has helped only where it ended attempts;
-    where they went on until they were killed, their lives were just longer.
+    ``is_stuck``: without notice it goes back to the same save each time. Then the notice helped only if it ended attempts;
+    attempts that ran until they were killed just had longer lives.
     """
     lives, trial = outcome.lives, outcome.trial
     if lives is None or trial is None or not (lives.notice and lives.is_ended and lives.has_loaded):
@@ -353,7 +352,7 @@ def _ends_after_notices(outcome: PointOutcome, *, is_stuck: bool) -> bool:
 
 
 def _lacks_lives(outcomes: Iterable[PointOutcome]) -> bool:
-    """Whether the budget had no room for lives that would tell whether a step resumes that saves rarely."""
+    """Whether the budget had no room for lives that decide whether a step that saves rarely resumes."""
     return any(
         outcome.trial is None and outcome.point.kind is InjectionKind.LIVES and not outcome.point.injections[0].notice
         for outcome in outcomes
@@ -366,5 +365,5 @@ def _is_older(outcome: PointOutcome, resume: Resume) -> bool:
 
 
 def _is_cut_short(outcome: PointOutcome) -> bool:
-    """Whether the node went inside the save that followed the notice: then the notice had no effect."""
+    """Whether the node was reclaimed inside the save that followed the notice: then the notice had no effect."""
     return outcome.trial is not None and any(result.in_save for result in outcome.trial.injected)

@@ -1,8 +1,8 @@
 """When a step is at work: between its first step and its last, as its undisturbed execution shows it.
 
-A training imports and loads for seconds or minutes before its first step. A node that is taken then costs nothing, so it says
-nothing of whether the step resumes. Three things show when the work begins, the best of them first: the progress that the step
-reports; the files that it writes; and the rate at which it reads files, which falls when the imports are done.
+A training imports and loads for seconds or minutes before its first step. An interruption then costs no work, so it does not
+show whether the step resumes. Three signals show when the work begins, the best first: the progress that the step reports; the
+files that it writes; and the rate at which it reads files, which falls after the imports.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class WorkPhase:
         return self.begin + share * self.seconds
 
     def within(self, share: float) -> WorkPhase:
-        """The phase where the whole step takes this share of its time."""
+        """Scale the phase to a step that takes this share of its time."""
         saves_at = tuple(share * at for at in self.saves_at)
         return replace(self, begin=share * self.begin, end=share * self.end, saves_at=saves_at)
 
     def last_save(self, moment: float) -> tuple[int, float]:
-        """How many operations on saves come before a moment, and the seconds from the last of them to it."""
+        """How many operations on saves come before a moment, and the seconds since the last of them."""
         count = bisect_right(self.saves_at, moment)
         return count, moment - self.saves_at[count - 1] if count else 0.0
 
@@ -71,7 +71,7 @@ _LATE, _LATEST = (
     0.95,
 )  # of the step: a first save that comes so late may come long after the first step, or at the end
 _PAUSE = 0.02  # seconds between two writes that belong together
-_FEWEST_MOMENTS = 4  # of writes to outputs: the first is made before the work, as that of a table's head
+_FEWEST_MOMENTS = 4  # of writes to outputs: the first precedes the work, such as a table's header
 _FEWEST_READS = 200
 _FALL = 4.0  # times fewer reads in a second than before
 
@@ -94,7 +94,7 @@ def work_phase(trace: AttemptTrace, seconds: float) -> WorkPhase:
 
 
 def _moments(operations: Sequence[FileOperation], area: str) -> Iterator[float]:
-    """When files of an area are written, without the operations that follow another one at once."""
+    """When files of an area are written, without operations that directly follow another one."""
     last = float("-inf")
     for each in operations:
         if each.area == area and each.call is not FileCall.MAKE_FOLDER:
@@ -104,7 +104,7 @@ def _moments(operations: Sequence[FileOperation], area: str) -> Iterator[float]:
 
 
 def reads_fall(reads: Sequence[tuple[float, int]], seconds: float) -> float:
-    """The moment after which a step reads much less than before, from samples of how often it had read; 0 if there is none.
+    """The moment after which a step reads much less, from samples of how often it had read; 0 if there is none.
 
     It is where the curve of the reads is farthest above the straight line from its beginning to its end.
     """
@@ -112,7 +112,7 @@ def reads_fall(reads: Sequence[tuple[float, int]], seconds: float) -> float:
 
 
 def falls(samples: Sequence[tuple[float, float]], seconds: float) -> float:
-    """The moment after which a step uses much less than before, from samples of what it had used; 0 if there is none."""
+    """The moment after which a step uses much less, from samples of what it had used; 0 if there is none."""
     samples = [(at, count) for at, count in samples if at <= seconds]
     if len(samples) < _FEWEST_MOMENTS or samples[-1][1] <= 0 or seconds <= 0:
         return 0.0
@@ -132,9 +132,9 @@ class ReadSampler(threading.Thread):
     """Samples how often the processes of an attempt have read, from its beginning to :meth:`finish`.
 
     ``main`` returns the attempt's main process; 0: it has not begun. The interval doubles when there are many samples.
-    ``run_delay`` returns how many seconds the attempt waited for a processor so far, of which ``waited`` is the most, and
-    ``cpu_seconds`` how long it computed: ``used`` has samples of both. With ``looks_for_ranks`` it also collects the ``ranks``
-    that processes of the attempt have.
+    ``run_delay`` returns how many seconds the attempt has waited for a processor, with ``waited`` as its maximum, and
+    ``cpu_seconds`` how long it has computed: ``used`` has samples of both. With ``looks_for_ranks`` it also collects the
+    ``ranks`` of the attempt's processes.
     """
 
     def __init__(
@@ -178,14 +178,14 @@ class ReadSampler(threading.Thread):
                 self._samples, self.used, self._interval = self._samples[::2], self.used[::2], 2 * self._interval
 
     def finish(self) -> tuple[tuple[float, int], ...]:
-        """End, and give the samples: seconds, and the number of calls that read."""
+        """End, and return the samples: seconds, and the number of calls that read."""
         self._over.set()
         self.join()
         return tuple(self._samples)
 
 
 def _reads(process: int) -> int:
-    """``syscr`` of ``/proc/PID/io``, proc(5), which has those of children that it has waited for; 0 for one that has ended."""
+    """``syscr`` of ``/proc/PID/io``, proc(5), which includes children that were waited for; 0 if the process has ended."""
     try:
         lines = process_identity.read(f"/proc/{process}/io").splitlines()
     except OSError:

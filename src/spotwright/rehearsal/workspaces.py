@@ -1,9 +1,8 @@
 """The files that an attempt of a rehearsed step starts with, and the outputs that it leaves: for a task, or a command.
 
-On a cluster an attempt begins in a fresh container. So a command begins each attempt in a fresh copy of the working folder,
-and the changes of earlier attempts are dropped, except in *kept* paths: those stand for volumes to which the command writes by
-itself. A task has an empty folder of its own anyway. Both have the folder of ``SPOTWRIGHT_CHECKPOINT``. Persistent volume
-claims are folders here.
+On a cluster an attempt begins in a fresh container. So each attempt of a command begins in a fresh copy of the working folder,
+without the changes of earlier attempts, except in *kept* paths: they stand for volumes to which the command writes. A task has
+an empty folder anyway. Both have the folder of ``SPOTWRIGHT_CHECKPOINT``. Persistent volume claims are folders here.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class Workspace(Protocol):
 
     @property
     def passes_on_sigterm(self) -> bool:
-        """Whether the main process of an attempt is ours, and only passes SIGTERM on to the command."""
+        """Whether an attempt's main process is Spotwright's, and only passes SIGTERM on to the command."""
 
     def prepare(self, order: StartOrder) -> Mapping[Path, str]:
         """Ready an attempt's folders; return the folders to watch, each with the name of its area."""
@@ -109,15 +108,15 @@ class Workspace(Protocol):
         """The task's outputs at the end of a trial: values, and ``Path`` for files and folders."""
 
     def states(self, trial: TrialRun, task: str) -> Iterator[tuple[str, Path]]:
-        """What outlives an attempt and is no output, after a trial: the names of its files and folders, and where they are."""
+        """The files and folders that outlive an attempt and are not outputs, after a trial: their names, and where they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskWorkspace:
-    """The workspace of a pipeline's tasks. ``metadata`` of an artifact counts as an output of its own.
+    """The workspace of a pipeline's tasks. The ``metadata`` of an artifact counts as a separate output.
 
-    ``task`` is the one that is rehearsed; None: all are. ``output_names`` are absolute paths in persisted paths or claims that
-    are outputs beside those that the task declares: what else lies there is state.
+    ``task`` is the rehearsed one; None: all are. ``output_names`` are absolute paths in persisted paths or claims that are
+    outputs beside the declared ones; the rest there is state.
     """
 
     persisted: PersistedPaths
@@ -128,7 +127,7 @@ class TaskWorkspace:
     passes_on_sigterm = False
 
     def prepare(self, order: StartOrder) -> dict[Path, str]:
-        """Reset the persistent data; everything else is made by the local world."""
+        """Reset the persistent data; the local backend makes everything else."""
         persisted = self.persisted.prepare(order) if order.task == self.task else {}
         own = {Path(order.directory, OUT): OUTPUTS, Path(order.directory, WORK): SCRATCH}
         return {**own, **_checkpoint(order), **persisted, **self.claims.prepare(order)}
@@ -168,8 +167,8 @@ class CommandWorkspace:
     """The workspace of a command in ``folder``.
 
     ``output_names`` are the outputs to compare; empty: every file that the command makes or changes in the folder. ``kept`` are
-    the paths in the folder that outlive an attempt, ``persisted`` those outside of it: what lies there is state, and no output
-    unless it is named as one. ``stdout``: standard output is an output too.
+    the paths in the folder that outlive an attempt, ``persisted`` the ones outside it: they hold state, not outputs unless
+    named as such. ``stdout``: standard output is an output too.
     """
 
     folder: Path
@@ -256,9 +255,9 @@ class CommandWorkspace:
 
 
 def _named_outputs(names: Sequence[str], kept: Mapping[str, Path]) -> dict[str, Path]:
-    """The outputs among absolute paths in persisted data, of which ``kept`` has the stored content by path.
+    """The outputs among absolute paths in persisted data; ``kept`` has the stored content by path.
 
-    Raises :class:`InputError` for a path that lies in none.
+    Raises :class:`InputError` for a path outside that data.
     """
     outputs = {}
     for name in (name for name in names if name.startswith("/")):

@@ -1,16 +1,16 @@
-"""Decides what follows an attempt, rows 1 to 7 of the design's table, and what to do about one that waits in vain.
+"""Decides what follows an attempt (rows 1 to 7 of the design's table), and what to do about one that waits in vain.
 
-The local engine, the simulation and the cluster call :func:`after_attempt`, so that a rehearsed decision is the decision of
-production. Its input is the cause of the ending, the counts of earlier endings, and the attempt's position on the ladder. Its
-output says whether the task has succeeded, has failed and why, or is retried, on which rung and after which backoff. Row 8 (a
-deadline) replaces the choice of the rung: see :mod:`spotwright.scheduling.deadline`. There ``interruptions.max`` bounds the
-attempts in a row that got nowhere: after more of them on spot the rest is done on on-demand.
+The local engine, the simulation and the cluster call :func:`after_attempt`, so that a rehearsed decision is production's.
+Its input is the cause of the ending, the counts of earlier endings, and the attempt's position on the ladder. Its output says
+whether the task has succeeded, has failed and why, or is retried, on which rung and after which backoff. Row 8 (a deadline)
+replaces the choice of the rung: see :mod:`spotwright.scheduling.deadline`. There ``interruptions.max`` bounds the attempts in a
+row that did not advance: after more of them on spot, the rest of the work runs on on-demand.
 
 ===============================  =====================  =========================  ====================================
 cause                            budget                 backoff                    rung of the next attempt
 ===============================  =====================  =========================  ====================================
 interrupted, lost                ``interruptions.max``  if it may return to the    next spot rung in turn; on-demand from
-                                                        pool it was taken from     ``fall_back_after`` on
+                                                        pool that reclaimed it     ``fall_back_after`` on
 disrupted                        20, a constant         none                       the same
 failed, out of memory,           ``errors.retries``     ``errors.backoff``         the same
 timed out, start-up
@@ -79,7 +79,7 @@ class BudgetUse(NamedTuple):
 
 
 class Useless(NamedTuple):
-    """The most attempts in a row that were interrupted and got nowhere, on spot rungs and on on-demand rungs."""
+    """The longest rows of interrupted attempts without progress, on spot rungs and on on-demand rungs."""
 
     spot: int = 0
     on_demand: int = 0
@@ -89,9 +89,9 @@ class LadderPosition(NamedTuple):
     """An attempt's position on its ladder.
 
     ``rung`` is the rung that it ran on. ``has_climbed``: it started on another one, and climbed while it was pending (row 7).
-    ``pool`` is the pool of its node, ``None`` where it was never bound to one. ``stalled`` is the
-    result of :func:`count_stalled` after an interruption; ``None`` stands for the number of interruptions. ``useless`` is that of
-    :func:`count_useless`, for a task with a deadline.
+    ``pool`` is the pool of its node, ``None`` if it was never bound to one. ``stalled`` is the result of :func:`count_stalled`
+    after an interruption; ``None`` stands for the number of interruptions. ``useless`` is the result of :func:`count_useless`,
+    for a task with a deadline.
     """
 
     rung: int
@@ -102,7 +102,7 @@ class LadderPosition(NamedTuple):
 
 
 class AttemptLife(NamedTuple):
-    """The result of one attempt: its last reported progress (0 to 1) and its lifetime in seconds of the world's time.
+    """The result of one attempt: its last reported progress (0 to 1) and its lifetime in seconds of the backend's time.
 
     ``on_demand`` says whether its rung is an on-demand rung.
     """
@@ -114,7 +114,7 @@ class AttemptLife(NamedTuple):
 
 
 def count_stalled(lives: Iterable[AttemptLife], ceiling: float) -> int:
-    """Count the interruptions in a row without an advance of the task, including the last one (row 3).
+    """Count the interruptions in a row in which the task did not advance, including the last one (row 3).
 
     A task advances in an attempt that reports more progress than all attempts before it, or that lives longer than ``ceiling``,
     the maximum backoff in seconds. The count then restarts at one.
@@ -129,11 +129,11 @@ def count_stalled(lives: Iterable[AttemptLife], ceiling: float) -> int:
 
 
 def count_useless(lives: Sequence[AttemptLife], ceiling: float, *, saves: bool) -> Useless:
-    """Count the interrupted attempts in a row that got nowhere; of all rows of them the longest counts (row 8).
+    """Count the interrupted attempts in a row that did not advance; the longest row counts (row 8).
 
-    An attempt gets on if the task saves its work and it reports more progress than all attempts before it. Of a task that saves
-    and whose attempts report no progress, those get on that live longer than ``ceiling``, as in :func:`count_stalled`. A task
-    that saves no work begins again after each interruption: none of its interrupted attempts gets on.
+    An attempt advances if the task saves its work and it reports more progress than all attempts before it. If a task saves but
+    does not report progress, each attempt that lives longer than ``ceiling`` advances, as in :func:`count_stalled`. A task that
+    does not save begins again after each interruption: none of its interrupted attempts advances.
     """
     silent = all(life.progress is None for life in lives)
     most, row, best = Useless(), Useless(), 0.0
@@ -148,7 +148,7 @@ def count_useless(lives: Sequence[AttemptLife], ceiling: float, *, saves: bool) 
 
 
 class FollowUp(StrEnum):
-    """The step of the engine for a task after an attempt of it has ended."""
+    """The engine's next step for a task whose attempt has ended."""
 
     SUCCEED = "succeed"
     RETRY = "retry"
@@ -157,7 +157,7 @@ class FollowUp(StrEnum):
 
 
 class Decision(NamedTuple):
-    """The decision about a task. ``rung`` and ``wait``, the backoff in seconds of the world's time, belong to ``RETRY``."""
+    """The decision about a task. ``rung`` and ``wait``, the backoff in seconds of the backend's time, belong to ``RETRY``."""
 
     then: FollowUp
     why: str
@@ -208,7 +208,7 @@ def next_rung_while_pending(rung: int, spent: BudgetUse, policy: Policy, ladder:
 
 
 def allowed_rungs(spent: BudgetUse, policy: Policy, ladder: Ladder) -> tuple[int, ...]:
-    """Return the allowed rungs: from ``fall_back_after`` interruptions on only on-demand ones, where there are any (row 6)."""
+    """Return the allowed rungs: after ``fall_back_after`` interruptions only the on-demand ones, if there are any (row 6)."""
     return ladder.allowed(only_on_demand=spent.interruptions >= policy.fall_back_after)
 
 
@@ -232,9 +232,9 @@ def _after_interruption(spent: BudgetUse, position: LadderPosition, policy: Poli
 def _after_interruption_under_deadline(
     spent: BudgetUse, position: LadderPosition, policy: Policy, ladder: Ladder
 ) -> Decision:
-    """Row 8: the budget bounds attempts in a row that got nowhere, on spot and on on-demand each.
+    """Row 8: the budget bounds the attempts in a row that did not advance, on spot and on on-demand each.
 
-    On-demand is tried before the task fails, where there is any. The caller chooses the rung, and with it the backoff.
+    Before the task fails, on-demand is tried, if there is any. The caller chooses the rung, and with it the backoff.
     """
     useless = position.useless
     last = useless.on_demand if ladder.on_demand else useless.spot
@@ -253,8 +253,8 @@ def _after_interruption_under_deadline(
 def _rung_after_interruption(position: LadderPosition, allowed: tuple[int, ...], ladder: Ladder) -> int:
     """Return the next spot rung in turn, so that a pool which has just lost a node is not the next one asked.
 
-    The successor of an attempt that climbed while it was pending starts at the top again (row 7). An interruption never climbs to
-    an on-demand rung by turn: only ``fall_back_after`` and ``pending_timeout`` lead there.
+    The successor of an attempt that climbed while it was pending starts at the top again (row 7). Taking turns never leads
+    to an on-demand rung: only ``fall_back_after`` and ``pending_timeout`` lead there.
     """
     turn = tuple(index for index in allowed if ladder.rungs[index].spot is not False) or allowed
     if position.has_climbed or position.rung not in turn:
@@ -264,7 +264,7 @@ def _rung_after_interruption(position: LadderPosition, allowed: tuple[int, ...],
 
 def _after_error(cause: Cause, spent: BudgetUse, position: LadderPosition, policy: Policy, ladder: Ladder) -> Decision:
     if spent.errors > policy.retries:
-        named = "" if cause is Cause.FAILED else f"{cause}, and "  # the reader knows already that the task has failed
+        named = "" if cause is Cause.FAILED else f"{cause}, and "  # the reader already knows that the task has failed
         return Decision(FollowUp.FAIL, f"{named}no retry is left (errors.retries is {policy.retries})")
     allowed = allowed_rungs(spent, policy, ladder)
     rung = position.rung if position.rung in allowed else allowed[0]
@@ -292,7 +292,7 @@ class Pause(NamedTuple):
 def pause_after(before: Pause | None, at: float) -> Pause:
     """The pause of a pool after an attempt has waited in vain for it until ``at``. ``before`` is its last pause.
 
-    An attempt that was waiting already when the pause began does not make it longer.
+    An attempt that was already waiting when the pause began does not lengthen it.
     """
     if before is not None and at < before.until:
         return before
@@ -301,7 +301,7 @@ def pause_after(before: Pause | None, at: float) -> Pause:
 
 
 def pauses_of(vain: Iterable[tuple[float, Collection[str]]]) -> Mapping[str, Pause]:
-    """The pauses after attempts that waited in vain: for each the moment at which it was recalled, and its pools."""
+    """The pauses after attempts that waited in vain, each given by the moment of its recall and its pools."""
     pauses: dict[str, Pause] = {}
     for at, pools in vain:
         for pool in pools:
@@ -319,7 +319,7 @@ def rung_after_waiting(
 ) -> int | None:
     """The rung for the attempt after one that waited in vain on ``rung``: the next allowed one, after the last the first.
 
-    A rung all of whose pools are ``without`` capacity is passed over. ``None``: no other rung to try now.
+    A rung whose pools are all ``without`` capacity is skipped. ``None``: there is no other rung to try now.
     """
     allowed = allowed_rungs(spent, policy, ladder)
     below, above = (index for index in allowed if index > rung), (index for index in allowed if index < rung)

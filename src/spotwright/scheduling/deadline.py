@@ -36,16 +36,16 @@ __all__ = [
 ]
 
 
-_LOOKS = 5  # for room on spot, in the time of one ``patience``, while an attempt has no on-demand node
+_LOOKS = 5  # checks for room on spot, in the time of one ``patience``, while an attempt has no on-demand node
 _SHORT = 1.0  # seconds: a decision at the last moment comes a moment after it
 
 
 class Advice(NamedTuple):
-    """What costs least on average from now on, among what is safe: :mod:`spotwright.deadlines.choice` says it.
+    """The cheapest safe action on average from now on, as :mod:`spotwright.deadlines.choice` finds it.
 
-    ``rung`` is the spot rung to launch on (``launches``) or to wait on, ``None`` for on-demand. ``until`` (Unix seconds) is when
-    to ask again, ``why`` the figures in words. For an attempt that runs, ``gain`` is what a move there saves on average, in the
-    currency of the prices (0: it stays), and ``move`` says that in words.
+    ``rung`` is the spot rung to launch on (``launches``) or to wait on, ``None`` for on-demand. ``until`` (Unix seconds) is
+    when to ask again, ``why`` the figures in words. For a running attempt, ``gain`` is what a move there saves on average, in
+    the currency of the prices (0: it stays), and ``move`` says that in words.
     """
 
     rung: int | None
@@ -59,13 +59,12 @@ class Advice(NamedTuple):
 class Outlook(NamedTuple):
     """Input of the decision about one task. Moments are Unix seconds, durations seconds of real time.
 
-    ``work`` is the duration of the whole task on a node that is never reclaimed (``None``: not stated), ``progress`` the share of
-    it, 0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt is expected to need before the work goes
-    on. ``useless`` is the number of attempts in a row on spot that were interrupted and got nowhere, ``max_interruptions`` how
-    many of them may be. ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait.
-    ``saves`` says whether the work is saved, ``drain`` how long an attempt takes to end after SIGTERM. ``advice`` says what
-    costs least. ``estimated`` is what the task needs by what was measured, expected and at most; ``None``: exactly what is
-    stated.
+    ``work`` is the duration of the whole task on a node that is never reclaimed (``None``: not stated), ``progress`` the share
+    of it, 0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt is expected to need before the work
+    continues. ``useless`` is the number of interrupted attempts in a row on spot that did not advance, ``max_interruptions``
+    its limit. ``patience`` is how long an attempt waits on one rung if the deadline itself does not end the wait. ``saves``
+    says whether the work is saved, ``drain`` how long an attempt takes to end after SIGTERM. ``advice`` is the cheapest safe
+    action. ``estimated`` is what the task needs by measurement, expected and at most; ``None``: exactly what is stated.
     """
 
     now: float
@@ -83,7 +82,7 @@ class Outlook(NamedTuple):
 
     @property
     def needs(self) -> Needs:
-        """The work left, the whole work and a launch. Only where work is stated."""
+        """The work left, the whole work and a launch. Only if work is stated."""
         if self.estimated is not None:
             return self.estimated
         whole, left = self.work or 0.0, (self.work or 0.0) * (1.0 - self.progress)
@@ -106,7 +105,7 @@ class Outlook(NamedTuple):
 
     @property
     def only_on_demand(self) -> bool:
-        """True if only on-demand rungs are allowed now: attempts on spot get nowhere, or waiting is not safe any more."""
+        """True if only on-demand rungs are allowed now: spot attempts do not advance, or waiting is no longer safe."""
         last = self.spot_ends
         return self.useless > self.max_interruptions or last is None or self.now >= last
 
@@ -139,7 +138,7 @@ def choose_on_demand(outlook: Outlook, ladder: Ladder, has_room: Callable[[str],
 
 
 def _with_room(choice: Choice, outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool]) -> Choice:
-    """The choice, and what becomes of it where on-demand has no room: see :func:`choose`."""
+    """Adjust the choice if on-demand has no room: see :func:`choose`."""
     if choice.rung in ladder.on_demand and _spot(ladder) and outlook.now < outlook.deadline:
         choice = choice._replace(until=outlook.now + outlook.patience / _LOOKS)
     if not ladder.on_demand or any_room(ladder, ladder.on_demand, has_room):
@@ -159,7 +158,7 @@ def any_room(ladder: Ladder, rungs: Iterable[int], has_room: Callable[[str], boo
 
 
 def without_on_demand(outlook: Outlook) -> str:
-    """The warning that on-demand cannot be had now, with the time until it is needed."""
+    """The warning that on-demand is unavailable now, with the time until it is needed."""
     ends = outlook.spot_ends
     margin = "" if ends is None else f", and in {format_duration(max(0.0, ends - outlook.now))} it may be needed"
     return f"no on-demand pool has room now{margin}"
@@ -182,9 +181,9 @@ def _choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], s
 def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], rung: int) -> Choice | None:
     """Choose the next rung for an attempt whose wait for a node on ``rung`` has ended; ``None``: no rung is left.
 
-    While there is slack the attempt waits on one spot rung after another, then on the on-demand rungs in order. The deadline ends
-    the turns: the attempt still tries the rungs of the same kind after ``rung``, and a spot rung with room, then none is left.
-    Do not wait again for room that did not come.
+    While there is slack the attempt waits on one spot rung after another, then on the on-demand rungs in order. The deadline
+    ends these turns: the attempt still tries the rungs of the same kind after ``rung``, and a spot rung with room, then none is
+    left. Do not wait again for room that did not come.
     """
     spot = _spot(ladder)
     same_kind = ladder.on_demand if rung in ladder.on_demand else tuple(spot)
@@ -209,7 +208,7 @@ def _spot(ladder: Ladder) -> list[int]:
 
 
 def _on_demand_rung(ladder: Ladder, has_room: Callable[[str], bool], stay: int | None = None) -> int:
-    """The on-demand rung to launch on: ``stay`` if it is one, else the first one; in place of one without room one with room."""
+    """The on-demand rung to launch on: ``stay`` if it is one, else the first one; if that has no room, one with room."""
     wanted = stay if stay is not None and stay in ladder.on_demand else ladder.on_demand[0]
     with_room = (index for index in (wanted, *ladder.on_demand) if any_room(ladder, [index], has_room))
     return next(with_room, wanted)
@@ -273,7 +272,7 @@ def countdown(left: float) -> str:
 
 
 def _too_little(outlook: Outlook) -> str:
-    """Why what is left is too little for spot, with its numbers."""
+    """Why the time left is too short for spot, with figures."""
     needs = outlook.needs
     work = format_duration(needs.left.at_most if outlook.saves else needs.whole.at_most)
     launch, left = format_duration(needs.launch.at_most), countdown(outlook.deadline - outlook.now)

@@ -1,17 +1,16 @@
 """Estimates the work left of a task with a deadline, and the time of a launch: each expected, and at most.
 
-Costs are reckoned with the expected figure, safety with the other one. Both begin with what the user stated, and end with what
-was measured:
+Costs use the expected figure, safety the other one. Both begin with what the user stated, and end with what was measured:
 
 - *Work.* An attempt reports the share of the work that is done. The seconds from report to report, by the share gained, are the
   task's pace (:class:`Pace`). It counts once it was seen for 1 % of the stated work: earlier it would be noise, later the
-  deadline might be lost. From then on two pieces say what to expect; work that turns out longer than stated is believed at once,
-  work that turns out shorter only after three pieces.
-- *Launches.* The seconds from the request of a node until it is ready, in this run and in earlier ones, and those from there
-  until an attempt has come beyond what was done before it (image, start of the code, restore, lost work).
+  deadline might be lost. From then on two pieces give the expected figure; a pace slower than stated counts at once, a faster
+  one only after three pieces.
+- *Launches.* The seconds from the request of a node until it is ready, in this run and in earlier ones, and the seconds from
+  there until an attempt has come beyond the work done before it (image, start of the code, restore, lost work).
 
-A margin that only guards against what was stated inexactly never makes a deadline impossible that the stated figures can meet:
-it takes at most what they leave.
+A margin against inexact statements never makes a deadline impossible that the stated figures can meet: it takes at most what
+they leave.
 """
 
 from __future__ import annotations
@@ -44,23 +43,23 @@ STATED_MARGIN = 0.01
 LAUNCH_MARGIN = 0.25
 """The share by which a launch may be longer than stated, or than the one launch that was seen; of n launches 1/sqrt(n) of it."""
 
-_KNOWN_MARGIN = 0.005  # that is left of a pace which was measured over the whole work
+_KNOWN_MARGIN = 0.005  # that is left for a pace that was measured over the whole work
 _EARLY_MARGIN = 0.015  # beside it at first, halved with each 2 % of the work that is measured
 _HALF = 0.02
 _SPREAD = 2.5  # standard errors of the pace; more of them while there are few pieces
 _SEEN = 0.01  # the share of the stated work for which a pace has to be seen
 _FEW = 3  # pieces from which on a pace is believed that is faster than stated
-_MOST_PIECES = 16  # then neighbours are put together: what comes again and again, as a pause, is in every piece
+_MOST_PIECES = 16  # beyond this, neighbours are merged: what recurs, such as a pause, is in every piece
 _ALIKE = 0.75
 _GROUPS = 1000  # reports within this part of the work are one: they may come in bursts
-_NOTHING = 1e-9  # of the work: a smaller gain is rounding, and no pace follows from it
+_NOTHING = 1e-9  # of the work: a smaller gain is rounding, and does not show a pace
 _JUMP = 20.0  # times faster than stated: an attempt's first gain is what it restored, not what it did
 _MOST_BOOTS = 50  # the newest ones of a pool
 _HIGH = 0.95  # the quantile of boots; the slowest one of fewer than twenty
 
 
 class Estimate(NamedTuple):
-    """A duration in seconds: ``expected``, and ``at_most`` with the margin for what is not known."""
+    """A duration in seconds: ``expected``, and ``at_most`` with a margin for what is not known."""
 
     expected: float
     at_most: float
@@ -69,7 +68,7 @@ class Estimate(NamedTuple):
 class Needs(NamedTuple):
     """What a task still needs: the work ``left``, the ``whole`` work if none of it is saved, and a ``launch``.
 
-    ``work_from`` and ``launch_from`` say in words where the figures are from.
+    ``work_from`` and ``launch_from`` name the sources of the figures.
     """
 
     left: Estimate
@@ -80,12 +79,12 @@ class Needs(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The figures that safety is reckoned with, in one line."""
+        """The figures that safety uses, in one line."""
         return f"work left {format_duration(self.left.at_most)} at most ({self.work_from}), {self._launch}"
 
     @property
     def words_of_whole(self) -> str:
-        """The same of the whole work."""
+        """The same for the whole work."""
         return f"work {format_duration(self.whole.at_most)} at most ({self.work_from}), {self._launch}"
 
     @property
@@ -96,9 +95,9 @@ class Needs(NamedTuple):
 class Mark(NamedTuple):
     """How far the reports of one attempt are measured. Moments are Unix seconds, shares 0 to 1.
 
-    ``at`` and ``share`` are the point up to which that is so, ``at`` is ``None`` before there is one. The reports after it that
-    came within a moment are one group: ``begin`` is when it began, ``last`` and ``newest`` are its newest report. ``is_first``:
-    no piece of this attempt is measured yet.
+    They are measured up to ``at`` and ``share``; ``at`` is ``None`` before the first point. Later reports that came within a
+    moment are one group: ``begin`` is when it began, ``last`` and ``newest`` are its newest report. ``is_first``: no piece of
+    this attempt is measured yet.
     """
 
     at: float | None
@@ -110,7 +109,7 @@ class Mark(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How fast the work of a task goes on: pieces of it, as pairs of seconds and of the share that was gained in them."""
+    """How fast the work of a task proceeds: pieces of it, as pairs of seconds and of the share gained in them."""
 
     pieces: tuple[tuple[float, float], ...] = ()
 
@@ -126,7 +125,7 @@ class Pace(NamedTuple):
 
     @property
     def whole(self) -> float:
-        """The seconds that the whole work takes at this pace. Only where something was measured."""
+        """The seconds that the whole work takes at this pace. Only if a piece was measured."""
         return self.seconds / self.share
 
     def is_seen(self, stated: float) -> bool:
@@ -134,7 +133,7 @@ class Pace(NamedTuple):
         return self.share > 0.0 and self.seconds >= _SEEN * stated
 
     def with_piece(self, seconds: float, share: float) -> Pace:
-        """The pace with one more piece. Beyond sixteen, neighbours are put together, and new ones grow to a like size first."""
+        """The pace with one more piece. Beyond sixteen, neighbours are merged, and new pieces grow to a like size first."""
         *pieces, last = *self.pieces, (seconds, share)
         if len(pieces) >= _MOST_PIECES // 2 and pieces[-1][1] < pieces[0][1] * _ALIKE:
             before = pieces.pop()
@@ -147,7 +146,7 @@ class Pace(NamedTuple):
     def at_most(self, left: float) -> float:
         """The seconds that a share of the work takes at most.
 
-        Beside the pace that is two and a half standard errors of it and of the work to come, from the spread of the pieces, and a
+        To the pace this adds two and a half standard errors of it and of the work to come, from the spread of the pieces, and a
         share of the work for what the spread cannot show: 2 % at first, 0.5 % after long measuring.
         """
         whole, measured, count = self.whole, self.share, len(self.pieces)
@@ -182,9 +181,9 @@ def pace_now(pace: Pace, mark: Mark | None, reached: float, stated: float) -> Pa
 
 
 def _closed(pace: Pace, mark: Mark, reached: float, stated: float) -> tuple[Pace, Mark]:
-    """The pace with the open group of reports, which is complete; one without a gain is put to the next one.
+    """The pace with the open group of reports, which is complete; a group without a gain is merged with the next.
 
-    A leap to the end does not measure the work that it leaps over.
+    A jump to the end does not measure the work that it skips.
     """
     if mark.at is None:
         return pace, mark._replace(at=mark.last, share=mark.newest)
@@ -198,14 +197,14 @@ def _closed(pace: Pace, mark: Mark, reached: float, stated: float) -> tuple[Pace
 
 
 class Launches(NamedTuple):
-    """What is known of the launches on one pool, in seconds: the ``stated`` one, and the boots that were ``seen``."""
+    """The known launches on one pool, in seconds: the ``stated`` one, and the boots that were ``seen``."""
 
     stated: float
     seen: Sequence[float] = ()
 
     @property
     def boot(self) -> Estimate:
-        """From the request of a node until it is ready: the median of those seen, and a high quantile with a margin."""
+        """From the request of a node until it is ready: the median of the boots seen, and a high quantile with a margin."""
         if not self.seen:
             return Estimate(self.stated, self.stated * (1.0 + LAUNCH_MARGIN))
         ordered, count = sorted(self.seen), len(self.seen)
@@ -214,22 +213,22 @@ class Launches(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Where the figures are from."""
+        """The source of the figures."""
         return f"slowest of {len(self.seen)}" if self.seen else "stated"
 
 
 def newest_boots(*seen: Sequence[float]) -> tuple[float, ...]:
-    """The newest boots of those that were seen one after another: as many as say something about the next one."""
+    """The newest of the boots seen one after another: as many as inform about the next one."""
     return tuple(each for part in seen for each in part)[-_MOST_BOOTS:]
 
 
 def start_of(pace: Pace, seconds: float, beyond: float) -> float:
-    """The seconds on a ready node until work went on, of an attempt that was ``beyond`` a share after ``seconds`` there."""
+    """The seconds on a ready node until work continued, for an attempt that was ``beyond`` a share after ``seconds`` there."""
     return max(0.0, seconds - beyond * pace.whole)
 
 
 def work_needs(stated: float, progress: float, pace: Pace) -> tuple[Estimate, Estimate, str, bool]:
-    """The work left and the whole work of a task, in words where they are from, and whether they are only stated."""
+    """The work left and the whole work of a task, the source of both in words, and whether they are only stated."""
     left = 1.0 - progress
     most = stated * (1.0 + STATED_MARGIN)
     if not pace.is_seen(stated):
@@ -252,11 +251,11 @@ def _against(whole: float, stated: float) -> str:
 def needs(
     stated: float, progress: float, pace: Pace, pools: Sequence[Launches], starts: Sequence[float], time: float
 ) -> Needs:
-    """What a task needs whose work takes ``stated`` seconds and of which the share ``progress`` is saved.
+    """What a task needs whose work takes ``stated`` seconds, with the share ``progress`` of it saved.
 
-    A launch may be one on any of ``pools``. ``starts`` are the seconds that attempts on ready nodes took until their work went
-    on. ``time`` is what the task has from the start of the run to its deadline: margins of what is only stated never exceed what
-    the expected figures leave of it.
+    A launch may be one on any of ``pools``. ``starts`` are the seconds that attempts on ready nodes took until their work
+    continued. ``time`` is the task's time from the start of the run to its deadline: margins on merely stated figures never
+    exceed what the expected figures leave of it.
     """
     left, whole, work_from, is_stated = work_needs(stated, progress, pace)
     slowest = max(pools, key=lambda each: each.boot.at_most)

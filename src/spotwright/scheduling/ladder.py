@@ -1,8 +1,8 @@
 """Builds the ladder of a task: the pools that its attempts may use, in order.
 
-The ladder is built once per task from its policy, its own constraints and the pools. It answers two questions for every body:
-which pools fit, with the reason for each that does not; and which rungs are allowed after a number of interruptions (rows 6 and 8
-of the design's table). The scheduler's rules are in :mod:`spotwright.model.scheduling_terms`.
+The ladder is built once per task from its policy, its own constraints and the pools. It answers two questions for every
+backend: which pools fit, with the reason for each that does not; and which rungs are allowed after a number of interruptions
+(rows 6 and 8 of the design's table). The scheduler's rules are in :mod:`spotwright.model.scheduling_terms`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from spotwright.model.scheduling_terms import Constraints, Expression, Taint, To
 __all__ = ["EVERYWHERE", "Ladder", "PodRequirements", "Rung", "build", "has_accelerators", "too_large"]
 
 _IDLE = "its GPUs would stand idle: the task asks for none"
-"""Reason for which work without GPUs is kept off GPU pools that would admit it."""
+"""Why work without GPUs is kept off GPU pools that would admit it."""
 
 EVERYWHERE = frozenset({"cpu", "memory", "ephemeral-storage"})
-"""Resources that every node has, also where the configuration of its pool names others alone."""
+"""Resources that every node has, even if the configuration of its pool names only others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class Rung(NamedTuple):
 class Ladder:
     """The rungs in order, spot before on-demand, with the reason for every pool that is not a rung.
 
-    ``undecided``: the work's own conditions that only its run decides, so that some of the rungs may not fit then.
-    ``tainted``: the pools that only their taint keeps from being a rung, if their capacity has no rung.
-    ``unstated``: a sentence on GPUs that the work asks for, if its pools only simulate them, or do not say that they have any.
+    ``undecided``: the work's own conditions that are decided at run time, so that some of the rungs may not fit then.
+    ``tainted``: the pools that are not rungs only because of their taint, if their capacity has no rung.
+    ``unstated``: a sentence on GPUs that the work asks for, if its pools only simulate them or do not state them.
     """
 
     rungs: tuple[Rung, ...]
@@ -80,12 +80,12 @@ class Ladder:
         return (self.on_demand if only_on_demand else ()) or tuple(range(len(self.rungs)))
 
     def warnings(self, path: str) -> list[str]:
-        """What the user of the task of this path should know of its pools."""
+        """Warnings about the pools of the task with this path, for its user."""
         note = f"{self.note}{self.remedy(path)}" if self.note else ""
         return [text for text in (note, self.unstated) if text]
 
     def remedy(self, path: str) -> str:
-        """How the task of this path gets to the tainted pools, in words that end a message, or empty."""
+        """How the task with this path can use the tainted pools, as the end of a message; empty without such pools."""
         if not self.tainted:
             return ""
         names = [*self.tainted, *(name for rung in self.rungs for name in rung.pools)]
@@ -135,7 +135,7 @@ def build(work: PodRequirements, policy: Policy, pools: Mapping[str, Pool]) -> L
 
 
 def _unstated(work: PodRequirements, pools: Sequence[Pool]) -> str:
-    """The sentence where work asks for GPUs that its pools simulate, or where they do not say whether their nodes have them."""
+    """The sentence if work asks for GPUs that its pools only simulate or do not state."""
     asked = [name for name, amount in work.requests.items() if amount and has_accelerators({name: amount})]
     if asked and any(pool.price_source is PriceSource.EXAMPLE for pool in pools):  # the built-in ones
         return (
@@ -153,9 +153,9 @@ def _unstated(work: PodRequirements, pools: Sequence[Pool]) -> str:
 
 
 def too_large(requests: Resources, node: Resources | None) -> str:
-    """Return the reason for which a node of this size is too small (``it asks for 8 cpu, a node has 6 cpu``), or empty text.
+    """Return why a node of this size is too small (``it asks for 8 cpu, a node has 6 cpu``), or empty text.
 
-    Every node has the resources of :data:`EVERYWHERE`: a size that does not name one leaves it open.
+    Every node has the resources of :data:`EVERYWHERE`: if a size does not name one of them, it is unlimited.
     """
     if node is None:
         return ""
@@ -177,7 +177,7 @@ def _amount(name: str, amount: int) -> str:
 
 
 def _unwanted(pool: Pool, spot: Spot | None) -> str:
-    """Return the reason for which the policy or the pool's ``max_price`` excludes the pool; empty if neither does."""
+    """Return why the policy or the pool's ``max_price`` excludes the pool; empty if neither does."""
     if spot is Spot.REQUIRE and not pool.is_spot:
         return "the policy requires spot"
     if spot is Spot.NEVER and pool.is_spot:
@@ -188,7 +188,7 @@ def _unwanted(pool: Pool, spot: Spot | None) -> str:
 
 
 def _refusal(pool: Pool, taints: tuple[Taint, ...], work: PodRequirements, added: tuple[Toleration, ...]) -> str:
-    """Return the reason for which no node of the pool admits the work; empty if the nodes of one of its zones do."""
+    """Return why no node of the pool admits the work; empty if the nodes of one of its zones do."""
     left = tuple(taint for taint in taints if not any(toleration.tolerates(taint) for toleration in added))
     return node_labels.refusal(pool, work.constraints, left)
 
@@ -201,7 +201,7 @@ def _added_tolerations(
     - The ladder names the pool: for all taints of the pool.
     - The policy sets ``spot``: for the taint that marks spot, for a GPU taint if the work asks for GPUs, and for the taint of an
       architecture or operating system that the work selects. Other taints reserve the nodes for someone, and stay untolerated.
-    - Neither: those that the cluster itself adds to every pod with these requests.
+    - Neither: the tolerations that the cluster itself adds to every pod with these requests.
     """
     if policy.spot is None and not named:
         return tuple(
@@ -232,7 +232,7 @@ def has_accelerators(resources: Resources) -> bool:
 def _without_idle_gpus(
     fitting: list[tuple[Pool, tuple[Toleration, ...]]], work: PodRequirements, refusals: dict[str, str]
 ) -> list[tuple[Pool, tuple[Toleration, ...]]]:
-    """Take GPU pools out for work without GPUs, unless no other pool fits, so that its own selector asks for them."""
+    """Exclude GPU pools for work without GPUs, unless no other pool fits, because its own selector asks for them."""
     idle = [pool.name for pool, _ in fitting if _idles(pool, work)]
     if len(idle) == len(fitting):
         return fitting
@@ -241,7 +241,7 @@ def _without_idle_gpus(
 
 
 def _idles(pool: Pool, work: PodRequirements) -> bool:
-    """Whether the work would let GPUs of the pool stand idle."""
+    """Whether the work would leave the pool's GPUs idle."""
     return has_accelerators(pool.node or {}) and not has_accelerators(work.requests)
 
 

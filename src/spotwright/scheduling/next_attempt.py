@@ -1,8 +1,8 @@
-"""Decides the next attempt of a task from the endings of those before: its number, its rung, or that a budget is spent.
+"""Decides the next attempt of a task from the endings of earlier ones: its number, its rung, or that a budget is spent.
 
 The local engine, the recorder of a workload and the webhook ask :func:`next_rung`, so that the same endings lead to the same
-rung. The webhook meets each new pod with only the record: a decision that was recorded holds, and where the record
-is late the same function computes it. What follows one ending says :mod:`spotwright.scheduling.budgets`.
+rung. The webhook meets each new pod with only the record: a recorded decision holds, and if the record is late, the same
+function computes it. :mod:`spotwright.scheduling.budgets` decides what follows one ending.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class PastAttempt(NamedTuple):
     """One recorded attempt of a task.
 
     ``cause`` is ``None`` while it runs, and as long as its ending is not known. ``pools`` belong to the rung for which it was
-    admitted, or of all rungs, ``pool`` that of its node. ``has_climbed``: it left the rung on which it began to wait.
+    admitted, or to all rungs; ``pool`` is the pool of its node. ``has_climbed``: it left the rung on which it began to wait.
     ``waited_in_vain``: it was recalled because it had no node and none was on its way. ``then`` are the pools of the rung that
-    was recorded for the next attempt; empty: none. ``rung`` is its index on the ladder, if the ladder is still the one of
-    then. ``stalled`` and ``useless`` as in :class:`~spotwright.scheduling.budgets.LadderPosition`. ``is_recorded``: false
-    for an ending that was seen and is not recorded yet: it moves the rung, but refuses no pod.
+    was recorded for the next attempt; empty: none. ``rung`` is its index on the ladder, if the ladder has not changed since.
+    ``stalled`` and ``useless`` as in :class:`~spotwright.scheduling.budgets.LadderPosition`. ``is_recorded``: false for an
+    ending that was seen but is not recorded yet: it moves the rung, but does not refuse a pod.
     """
 
     cause: Cause | None = None
@@ -55,10 +55,10 @@ class PastAttempt(NamedTuple):
 class NextAttempt(NamedTuple):
     """The decision about the next attempt.
 
-    ``number`` counts from 1. ``rung`` is its index on the ladder. ``following`` is what follows the last ending that is known;
-    ``None`` before the first one. ``refusal`` says which budget is spent and which attempts spent it; empty if the attempt may
-    run. ``is_certain`` is false where the cause of an attempt that has ended is not known: then the rung is the last certain one.
-    ``is_first``: for certain, neither an interruption nor a wait in vain has decided about its rung.
+    ``number`` counts from 1. ``rung`` is its index on the ladder. ``following`` is what follows the last known ending; ``None``
+    before the first one. ``refusal`` says which budget is spent and which attempts spent it; empty if the attempt may run.
+    ``is_certain`` is false if the cause of an ended attempt is not known: then the rung is the last certain one. ``is_first``:
+    for certain, neither an interruption nor a wait in vain has decided about its rung.
     """
 
     number: int
@@ -72,7 +72,7 @@ class NextAttempt(NamedTuple):
 
 
 ByDeadline = Callable[[Decision, LadderPosition], Decision]
-"""Replaces what follows the last attempt, which is tried again, by what its deadline says: row 8 in place of row 6."""
+"""Replaces the decision after the last attempt, which is retried, by its deadline's decision: row 8 in place of row 6."""
 
 
 def next_rung(
@@ -82,11 +82,11 @@ def next_rung(
     without: Collection[str] = (),
     deadline: ByDeadline | None = None,
 ) -> NextAttempt:
-    """Decide about the attempt after those in ``history``, which are in order of their creation.
+    """Decide about the attempt after the ones in ``history``, which are in order of their creation.
 
-    ``without`` are pools that are left out for now because they have no capacity; if every allowed rung is left out, the first of
-    them counts. A budget is spent only by known causes, so missing facts never refuse an attempt. A budget that is spent stays
-    spent; where an attempt ran all the same, it moves the rung as any other.
+    ``without`` are pools that have no capacity for now; if this leaves out every allowed rung, the first of them counts. Only
+    known causes spend a budget, so missing facts never refuse an attempt. A spent budget stays spent; an attempt that ran all
+    the same moves the rung like any other.
     """
     spent, rung = BudgetUse(), first_rung(BudgetUse(), policy, ladder)
     why, refusal, following = "first attempt", "", None
@@ -122,7 +122,7 @@ def next_rung(
 
 
 def _index(past: PastAttempt, ladder: Ladder, rung: int) -> int:
-    """The index of an attempt's rung: that with its pools, or that of its node's pool where it was open to several rungs.
+    """The index of an attempt's rung: the rung with its pools, or with its node's pool if several rungs were open to it.
 
     ``rung`` if the present ladder has neither.
     """
@@ -138,7 +138,7 @@ def _with_pools(pools: tuple[str, ...], ladder: Ladder, rung: int) -> int:
 
 
 def _as_recorded(following: Decision, rung: int, ladder: Ladder, past: PastAttempt) -> Decision:
-    """The decision with the rung that was recorded, where today's ladder or policy would choose another one."""
+    """The decision with the recorded rung, if the present ladder or policy would choose another one."""
     if past.waited_in_vain:
         return following._replace(rung=rung)
     where = ", ".join(ladder.rungs[rung].pools)
@@ -146,7 +146,7 @@ def _as_recorded(following: Decision, rung: int, ladder: Ladder, past: PastAttem
 
 
 def _with_capacity(rung: int, spent: BudgetUse, policy: Policy, ladder: Ladder, without: Collection[str]) -> int:
-    """The rung, or the next allowed one that has a pool which is not left out."""
+    """The rung, or the next allowed one with a pool that is not left out."""
     candidate: int | None = rung if without else None
     while candidate is not None:
         if any(pool not in without for pool in ladder.rungs[candidate].pools):
