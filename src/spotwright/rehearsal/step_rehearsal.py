@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from spotwright.engine.events import RunStatus
@@ -95,8 +96,15 @@ _NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs a 
 _VARIES_PERHAPS = "the budget ended before it was known whether it differs undisturbed too"
 _ROOM_FOR_LONGER = 4  # trials at the same time: then longer lives run beside the others, not after them
 _MOST_STATES = 200  # files of the state that are compared
+_LONGEST_WITHOUT = 0.6  # of the work, without a save: then the number of saves measures it
 _MOST_REPEATS = 4  # of one point: a step that takes an eighth of its first time is still interrupted in the middle
 _EXTRA_EXECUTIONS = 2  # undisturbed, before a difference is first attributed to an interruption
+
+
+def _are_spread(saves: Sequence[float], phase: WorkPhase) -> bool:
+    """Whether a step makes operations on saves, at these moments, in all parts of its work."""
+    gaps = (after - before for before, after in pairwise([phase.begin, *saves, phase.end]))
+    return max(gaps) <= _LONGEST_WITHOUT * phase.seconds
 
 
 def _slug(task: str) -> str:
@@ -130,7 +138,7 @@ class StepRehearsal:
         self._longest_trial = 0.0
         self._room = 1
         self._baseline = Baseline(0.0)
-        self._phase = WorkPhase(0.0, 0.0)
+        self._phase, self._are_spread = WorkPhase(0.0, 0.0), False
         self._traced_seconds = 0.0
         self._undisturbed_seconds: list[float] = []
         self._undisturbed_operations: list[Sequence[FileOperation]] = []
@@ -224,6 +232,7 @@ class StepRehearsal:
         trace, attempt = _trace_of(trial, self._task), trial.last_attempt(self._task)
         self._traced_seconds = attempt.seconds
         self._phase = work_phase(trace, attempt.seconds)
+        self._are_spread = _are_spread([each.at for each in trace.operations if is_save(each)], self._phase)
         own, before = (
             own_work(trace, self._phase, attempt.cpu_seconds, attempt.first_progress, attempt.progress),
             self._baseline,
@@ -450,10 +459,15 @@ class StepRehearsal:
 
     @property
     def _saves(self) -> int:
-        """The undisturbed step's number of operations on saves; 0 if it varies, or if a database decides it."""
+        """The undisturbed step's number of operations on saves; 0 if they do not measure its work.
+
+        Their number varies, a database decides it, or a large part of the work has none.
+        """
         numbers = {sum(map(is_save, operations)) for operations in self._undisturbed_operations}
         is_mapped = any(area == SAVES for area, _ in _trace_of(self._first, self._task).mapped)
-        return numbers.pop() if len(numbers) == 1 and not (self._has_database or is_mapped) else 0
+        if len(numbers) != 1 or self._has_database or is_mapped or not self._are_spread:
+            return 0
+        return numbers.pop()
 
     def _check_noise(self) -> bool:
         """Execute the step undisturbed again before the first difference counts: its outputs may vary only sometimes.

@@ -338,17 +338,23 @@ def verdict_of(outcomes: Sequence[PointOutcome]) -> Verdict:
     return Verdict.GOES_BACK if any(each.kept_something for each in suddenly) else Verdict.STARTS_OVER
 
 
+_LONG = 0.5  # of the work: a longer life holds most of it, together with the notice after it
+
+
 def _ends_after_notices(outcome: PointOutcome, *, is_stuck: bool) -> bool:
     """Whether a step ended within lives with a notice, and its last attempt did not redo the work within its notice.
 
-    ``is_stuck``: without notice it goes back to the same save each time. Then the notice helped only if it ended attempts;
-    attempts that ran until they were killed just had longer lives.
+    The notice helped if it ended attempts. Attempts that ran until they were killed perhaps just had longer lives: that is so if
+    the step goes back to the same save each time without notice (``is_stuck``), and if most of the work fits into a life and
+    the step does not handle SIGTERM.
     """
     lives, trial = outcome.lives, outcome.trial
     if lives is None or trial is None or not (lives.notice and lives.is_ended and lives.has_loaded):
         return False
     answered = all(attempt.ended_by_itself for attempt in trial.attempts[:-1])
-    return lives.attempts[-1].work <= 1.0 - MIN_KEPT_SHARE and (answered or not is_stuck)
+    handles = any(OnSigterm.HANDLES in trace.on_sigterm for trace in trial.traces.get(trial.task or "", ()))
+    is_long = lives.share > _LONG
+    return lives.attempts[-1].work <= 1.0 - MIN_KEPT_SHARE and (answered or not (is_stuck or (is_long and not handles)))
 
 
 def _lacks_lives(outcomes: Iterable[PointOutcome]) -> bool:
