@@ -46,7 +46,7 @@ SCRIPTS = {
     "shards_by_renaming": Script(RESUMES),
     "time_budget": Script(RESUMES),
     "pointer_file": Script(RESUMES),
-    "rare_saves": Script(RESUMES, "lives of three fifths, no notice: the step ended in life 2"),
+    "rare_saves": Script(RESUMES, "lives of three fifths, no notice: the step ended in life"),
     "computes": Script(RESUMES),
     "marked_shards": Script(RESUMES),
     "appended_log": Script(RESUMES),
