@@ -9,8 +9,8 @@ from scripts.make_environment_page import VARIABLES, page
 
 import spotwright
 
-INTERNAL = {"SPOTWRIGHT_REFUSAL", "SPOTWRIGHT_SERVICE_ACCOUNT"}
-"""Of a container that refuses to start, and of tests of the node agent: not for users."""
+INTERNAL = {"SPOTWRIGHT_REFUSAL", "SPOTWRIGHT_SERVICE_ACCOUNT", "SPOTWRIGHT_NO_PID_NAMESPACE"}
+"""Of a container that refuses to start, of tests of the node agent, and taken out before a rehearsed command starts."""
 
 
 def test_the_reference_has_every_variable_of_the_source() -> None:

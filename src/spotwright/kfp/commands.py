@@ -201,7 +201,7 @@ def command(folder: str = ""):
     signal.signal(signal.SIGTERM, lambda *_: told.append(signal.SIGTERM))
     environment = {{name: value for name, value in os.environ.items() if name != "_KFP_RUNTIME"}}
     environment.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")  # torchrun: ranks that it starts again meet
-    refused = environment.pop("SPOTWRIGHT_PROCESS_1", "")  # a file that says that the kernel does not allow it
+    refused = environment.pop("SPOTWRIGHT_NO_PID_NAMESPACE", "")  # a file that says that the kernel does not allow it
     begin = None
     if refused:
         import ctypes

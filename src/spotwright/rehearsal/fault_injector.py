@@ -201,7 +201,7 @@ class FaultInjector:
         if self._passes_on_sigterm:  # a command, whose processes are executed anew
             env |= recording_environment(Path(order.directory), env)
             if not self._ranks:  # ranks outlive a launcher that is killed alone only outside a container
-                env["SPOTWRIGHT_PROCESS_1"] = str(Path(order.directory, NOT_PROCESS_1))
+                env["SPOTWRIGHT_NO_PID_NAMESPACE"] = str(Path(order.directory, NOT_PROCESS_1))
         if not self._has_variables:
             env = {name: value for name, value in env.items() if name in _OF_THE_ATTEMPT or not name.startswith(_OURS)}
             shutil.rmtree(Path(order.directory, WORK, _DEFAULT_FOLDER), ignore_errors=True)  # from an earlier run here
@@ -591,7 +591,7 @@ def _is_at_work(attempt: _CurrentAttempt, work: WorkPhase, age: float) -> bool:
 _OURS = "SPOTWRIGHT_"
 NOT_PROCESS_1 = "not-process-1"  # in an attempt's folder: why the kernel did not make its command process 1
 _OF_THE_ATTEMPT = (
-    "SPOTWRIGHT_PROCESS_1",
+    "SPOTWRIGHT_NO_PID_NAMESPACE",
     "SPOTWRIGHT_RUN",
     "SPOTWRIGHT_TASK",
     "SPOTWRIGHT_ATTEMPT",
