@@ -28,6 +28,7 @@ from spotwright.cluster import admission_server
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_objects import Admission
 from spotwright.cluster.admit_pods import AdmissionContext
+from spotwright.cluster.metrics import Metrics
 
 
 @pytest.fixture(autouse=True)
@@ -136,16 +137,24 @@ def test_it_is_alive_before_it_is_ready(certificate: Path, is_ready: bool, statu
     asyncio.run(scenario())
 
 
-def test_a_defect_in_what_is_looked_up_is_said_and_denies_nothing(
-    certificate: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("part", ["look-up", "decision"])
+def test_a_defect_is_logged_warned_about_and_counted_and_denies_nothing(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: str
 ) -> None:
-    async def broken(_cluster: Cluster, _request: AdmissionRequest) -> AdmissionContext:
-        raise ValueError("a label that nobody has thought of")
+    def broken(*_arguments: Any, **_options: Any) -> Any:
+        raise ValueError("a missing library")
 
-    monkeypatch.setattr(Cluster, "find_facts", broken)
+    async def broken_look_up(_cluster: Cluster, _request: AdmissionRequest) -> AdmissionContext:
+        raise ValueError("a missing library")
+
+    if part == "look-up":
+        monkeypatch.setattr(Cluster, "find_facts", broken_look_up)
+    else:
+        monkeypatch.setattr(admission_server, "admit_pod", broken)
+    webhook = a_webhook()
 
     async def scenario() -> None:
-        async with serving(certificate) as (session, address):
+        async with serving(certificate, webhook=webhook) as (session, address):
             answer = await mutate(session, address, a_pod())
             assert (answer["allowed"], "patch" in answer) == (True, False)
             assert answer["warnings"] == [
@@ -153,7 +162,9 @@ def test_a_defect_in_what_is_looked_up_is_said_and_denies_nothing(
             ]
 
     asyncio.run(scenario())
-    assert "a label that nobody has thought of" in caplog.text
+    assert "a missing library" in caplog.text
+    text = Metrics(pauses=tuple, verdicts=lambda: webhook.verdicts).text()
+    assert 'spotwright_reviews_total{verdict="defect"} 1' in text.splitlines()
 
 
 def test_a_server_that_ends_answers_what_comes_and_closes_each_connection_with_its_answer(certificate: Path) -> None:
