@@ -97,6 +97,10 @@ def _of_recorder(tally: Tally) -> Iterator[_Family]:
     yield _Family("spotwright_runs_archived_total", "counter", text, archives)
     text = "Workloads that are not recorded any more, because of a defect in Spotwright."
     yield _Family("spotwright_workloads_set_aside_total", "counter", text, [((), float(tally.defects))])
+    text = (
+        "Runs whose records could not be read when this recorder began to lead: pauses of their pools may be missing."
+    )
+    yield _Family("spotwright_runs_unread", "gauge", text, [((), float(tally.unread))])
     kinds = [((("kind", kind),), float(is_read)) for kind, is_read in tally.kinds.items()]
     text = (
         "Whether a kind that the API server has is read; 0: its controller has other versions, or it may not be read."

@@ -69,7 +69,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     """
     tally = tally or Tally()
     pauses = CapacityBackoff(_unsaid if pools is None else pools.write)
-    pauses.begin(store.records, api.now(), store.require)
+    tally.unread = pauses.begin(store.records, api.now(), store.require)
     descheduler = Descheduler(api, pauses, tally=tally)
     tally.begin()
     streams = Api(open_streams())

@@ -101,15 +101,20 @@ class CapacityBackoff:
         self._taken: dict[str, dict[str, float]] = {}  # by definition and namespace: when an attempt last got a node
         self._uids: dict[str, str] = {}  # of the namespaces, as far as they are known
 
-    def begin(self, records: RunRecords, now: float, require: Callable[[], None] = lambda: None) -> None:
+    def begin(self, records: RunRecords, now: float, require: Callable[[], None] = lambda: None) -> int:
         """Compute the pauses from the records of the last hours, and publish them.
 
-        ``require`` is called for each run: this takes minutes where there are thousands. Raises what it raises.
+        ``require`` is called for each run: this takes minutes where there are thousands. Raises what it raises. Returns how
+        many runs could not be read: their pools may lack a pause.
         """
-        for (namespace, uid), pools, event in sorted(_facts(records, now, require), key=lambda fact: fact[2].at):
+        unread: list[str] = []
+        for (namespace, uid), pools, event in sorted(
+            _facts(records, now, require, unread), key=lambda fact: fact[2].at
+        ):
             self._know(namespace, uid)
             self._take(namespace, pools, event)
         self._write()
+        return len(unread)
 
     def know(self, namespaces: Mapping[str, str]) -> None:
         """Take the UIDs of namespaces by name: findings of an earlier namespace of the same name are dropped."""
@@ -239,18 +244,23 @@ class PoolsLeftOut:
 
 
 def _facts(
-    records: RunRecords, now: float, require: Callable[[], None]
+    records: RunRecords, now: float, require: Callable[[], None], unread: list[str]
 ) -> Iterable[tuple[tuple[str, str], Mapping[str, Pool], Event]]:
-    """What runs that were recorded lately say about pools, each with its namespace, its UID, and the pools of its run."""
+    """What runs that were recorded lately say about pools, each with its namespace, its UID, and the pools of its run.
+
+    ``unread`` gets the names of runs that cannot be read.
+    """
     for record in records.recent(now - _READ):
         require()
         try:
             found = record.facts(_KINDS, now - _READ)
         except (OSError, SpotwrightError) as error:
             _LOG.warning("run %s left out of the pools' state: %s", record.folder.name, error)
+            unread.append(record.folder.name)
             continue
         except Exception:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
             _LOG.exception("run %s left out of the pools' state, because of a defect in Spotwright", record.folder.name)
+            unread.append(record.folder.name)
             continue
         if found is not None:
             told = found.arguments
@@ -266,14 +276,15 @@ class Tally:
     """Since this process has begun. ``is_leading``: this recorder watches and moves now.
 
     ``unplaced`` is how many pods with a policy no review has placed. ``kinds`` are those that the API server has, with whether
-    they are read. ``defects`` is how many workloads are not recorded because of a defect of ours.
+    they are read. ``defects`` is how many workloads are not recorded because of a defect of ours. ``unread`` is how many runs
+    could not be read when this recorder began to lead, so pauses of their pools may be missing.
     """
 
     def __init__(self) -> None:
         self._moves: Counter[Move] = Counter({"taken-back": 0, "evicted": 0, "deleted": 0})
         self._waiting: dict[str, tuple[str, str]] = {}  # pod UID -> namespace and Kubernetes' reason
         self.is_leading = False
-        self.unplaced = self.defects = 0
+        self.unplaced = self.defects = self.unread = 0
         self.kinds: Mapping[str, bool] = {}
         self.problem = ""  # why recording fails now
         self.archives: Counter[str] = Counter({"archived": 0, "failed": 0, "lost": 0})  # of ended runs

@@ -44,7 +44,7 @@ def test_moves_waits_and_pools_that_are_left_out_are_told() -> None:
     for uid, reason in (("1", "Unschedulable"), ("2", "Unschedulable"), ("3", ""), ("4", "Unschedulable")):
         tally.waits(uid, "team-a", reason)
     tally.waits_no_more("4")
-    tally.unplaced, tally.defects = 7, 2
+    tally.unplaced, tally.defects, tally.unread = 7, 2, 1
     tally.archives["archived"] += 4
     tally.kinds = {"Job": True, "TrainJob": False}
     text = a_metrics(tally, LeftOut("k", "", "gpu-spot", Pause(2, 1_000.0, 1_800_000_600.0))).text()
@@ -63,6 +63,7 @@ def test_moves_waits_and_pools_that_are_left_out_are_told() -> None:
         'spotwright_runs_archived_total{outcome="failed"}': 0,
         'spotwright_runs_archived_total{outcome="lost"}': 0,
         "spotwright_workloads_set_aside_total": 2,
+        "spotwright_runs_unread": 1,
         'spotwright_kind_read{kind="Job"}': 1,
         'spotwright_kind_read{kind="TrainJob"}': 0,
         'spotwright_reviews_total{verdict="placed"}': 3,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.cluster.folder_records import FolderRecords
+from tests.cluster.folder_records import FolderRecord, FolderRecords
 from tests.cluster.left_out_pools import ToldPools
 
 from spotwright import config as configuration
@@ -172,6 +173,27 @@ def test_a_leader_that_begins_counts_the_last_owner_of_a_name(tmp_path: Path) ->
     assert [pauses.of(name, POOLS)["spot"].until for name in ("team-a", "team-c")] == [930.0, 920.0]
     pauses.know({"team-a": "uid-5", "team-b": "uid-2"})
     assert [list(pauses.of(name, POOLS)) for name in ("team-a", "team-b")] == [[], ["spot"]]
+
+
+def test_a_run_whose_records_cannot_be_read_is_counted_and_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = StateFolder.open(tmp_path)
+    record(state, "team-a", "uid-1", take_back(10.0, until=910.0))
+    record(state, "team-b", "uid-2", take_back(10.0, until=910.0))
+    records = FolderRecords(state)
+    broken = next(iter(records.recent(0.0))).folder.name
+    read = FolderRecord.facts
+
+    def facts(one: FolderRecord, *arguments: Any) -> Any:
+        if one.folder.name == broken:
+            raise ValueError("a record of another release")
+        return read(one, *arguments)
+
+    monkeypatch.setattr(FolderRecord, "facts", facts)
+    pauses = CapacityBackoff(ToldPools().write)
+    assert pauses.begin(records, 100.0) == 1
+    assert sum("spot" in pauses.of(team, POOLS) for team in ("team-a", "team-b")) == 1
 
 
 def record(state: StateFolder, namespace: str, uid: str, event: AttemptRecalled) -> None:
