@@ -1,4 +1,7 @@
-"""A server that speaks S3, in the network of the control plane, where pods of the test bed reach it."""
+"""A server that speaks S3, in the network of the control plane, where pods of the test bed reach it.
+
+It is moto's, unless ``SPOTWRIGHT_TEST_VERSITYGW`` has the path of a Versity S3 Gateway, which keeps objects in a folder.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -33,12 +38,16 @@ class S3Store(NamedTuple):
 @contextmanager
 def s3_store(bed: Settings) -> Iterator[S3Store]:
     """An empty store, while the block runs. The test is skipped where the server's packages are missing."""
-    pytest.importorskip("moto.server", reason=WHY)
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _running(bed, Path(folder))
+
+
+def _running(bed: Settings, folder: Path) -> Iterator[S3Store]:
     port = random.randrange(20_000, 30_000)  # noqa: S311  # a port, no secret
     endpoint = f"http://{NETWORK.control_plane}:{port}"
     environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": endpoint}
     inside = ["ip", "netns", "exec", bed.namespace, sys.executable]
-    command = [*inside, "-m", "moto.server", "-H", NETWORK.control_plane, "-p", str(port)]
+    command = ["ip", "netns", "exec", bed.namespace, *_server(NETWORK.control_plane, port, folder)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         ends = time.monotonic() + _STARTS
@@ -51,3 +60,17 @@ def s3_store(bed: Settings) -> Iterator[S3Store]:
     finally:
         server.terminate()
         server.wait(30)
+
+
+def _server(host: str, port: int, folder: Path) -> list[str]:
+    """The command of a server whose credentials are :data:`CREDENTIALS`. ``folder`` is empty, and the server's."""
+    gateway = os.environ.get("SPOTWRIGHT_TEST_VERSITYGW")
+    if gateway is None:
+        pytest.importorskip("moto.server", reason=WHY)
+        return [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
+    access, secret, region = CREDENTIALS.values()
+    places = [folder / "attributes", folder / "objects"]
+    for place in places:
+        place.mkdir()
+    options = ["--access", access, "--secret", secret, "--region", region, "--port", f"{host}:{port}"]
+    return [gateway, *options, "posix", "--sidecar", *map(str, places)]
