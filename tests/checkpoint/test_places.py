@@ -126,7 +126,7 @@ def test_on_a_full_disk_the_previous_save_stays_and_the_failed_one_is_removed(tm
     )
 
     assert done.returncode == 0, done.stderr
-    assert "could not be written (File too large); the one before it is untouched" in done.stdout
+    assert "could not be written (File too large); the previous one is untouched" in done.stdout
     assert Checkpoint(tmp_path / "place", writer=False).load() == b"c" * 50_000
     assert sum(path.stat().st_size for path in (tmp_path / "place").iterdir()) < 110_000
 

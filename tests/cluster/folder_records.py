@@ -89,7 +89,7 @@ class FolderRecord:
         try:
             self.folder.path.mkdir(exist_ok=True)
         except OSError as error:
-            raise StateError(f"{self.folder.path}: cannot be made ({error.strerror}); free some space") from error
+            raise StateError(f"{self.folder.path}: cannot be created ({error.strerror}); free some space") from error
         if not self.folder.plan(1).exists():
             save_plan(self.folder, 1, stored)
         if not self.folder.journal.exists():
@@ -203,7 +203,7 @@ def _create_whole(path: Path) -> None:
         Journal.create(beside).close()
         beside.rename(path)
     except OSError as error:
-        raise StateError(f"{path}: cannot be made ({error.strerror}); free some space") from error
+        raise StateError(f"{path}: cannot be created ({error.strerror}); free some space") from error
 
 
 class _Reader:

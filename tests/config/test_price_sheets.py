@@ -129,7 +129,7 @@ def row(**values: str) -> str:
         ("", AZURE_SPOT, "expected a price sheet, found an empty file"),
         ('{"Items": []}', AZURE_SPOT, "not a price sheet: its first line names no capacity, machine, price; expected CSV with"),
         ("machine,price\nx,1\n", AZURE_SPOT, "its first line names no capacity"),
-        (HEAD, AZURE_SPOT, "has no price: check the command that made it"),
+        (HEAD, AZURE_SPOT, "contains no prices: check the command that made it"),
         (row(price="-1"), AZURE_SPOT, "sheet:2: price: expected an amount such as 0.192, found -1"),
         (row(price="0." + "1" * 5000), AZURE_SPOT, "price: expected an amount such as 0.192"),
         (row(price=""), AZURE_SPOT, "price: expected an amount such as 0.192, found nothing"),

@@ -108,7 +108,7 @@ VALUES: list[Any] = [
 ]
 
 SPANS_FIELDS = re.compile(
-    r"is not a pool|needs a spot pool|has a meaning only with|expected at most max_nodes|make node pools|remove it"
+    r"is not a pool|needs a spot pool|has an effect only with|expected at most max_nodes|make node pools|remove it"
     r"|no spot pool|fall_back_after|needs the pool|expected .* more than 0|2\.2 is the oldest|a whole number from 0 to"
     r"|expected (a version|embedded).*, found \d+$"
 )

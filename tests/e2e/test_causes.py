@@ -202,9 +202,9 @@ def test_half_an_artifact_after_sigterm_is_no_success_and_the_difference_to_kfp_
     assert project.run(project.pipeline({"it": step(leaves_half_an_artifact)})).code == 0
     assert project.causes("it") == ["interrupted", "succeeded"]
     assert one(project)["exit_code"] == 0
-    assert "KFP would have taken this for a success" in str(one(project)["why"])
+    assert "KFP would have counted this as a success" in str(one(project)["why"])
     shown = " ".join(project.here("show", "r").out.split())  # the lines of a sentence are wrapped
-    assert "KFP would have taken this for a success" in shown
+    assert "KFP would have counted this as a success" in shown
 
 
 def test_an_attempt_whose_shim_was_killed_is_lost(project: Project) -> None:

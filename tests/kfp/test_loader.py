@@ -34,7 +34,7 @@ WRONG = {  # name: (content, what the message says; {file} is the file)
         "{file}:2: ModuleNotFoundError: .*install no_such_module",
     ),
     "raises": ("def f():\n    raise ValueError('own words\\nmore')\nf()\n", "{file}:2: ValueError: own words$"),
-    "exits": ("import sys\nsys.exit(3)\n", "{file}:2: the file ends itself with sys.exit"),
+    "exits": ("import sys\nsys.exit(3)\n", "{file}:2: the file calls sys.exit"),
     "none": (FORGOTTEN, "{file}: no pipeline here: expected a function under @dsl.pipeline"),
     "two": (
         ONE + ONE.replace("only", "other_one")[len(HEAD) :],

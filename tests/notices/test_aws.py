@@ -187,7 +187,7 @@ def test_a_recommendation_that_cannot_be_read_is_an_error(rebalance: bytes) -> N
 def test_a_malformed_token_is_an_error_and_is_never_sent(answer_bytes: bytes) -> None:
     with (
         Server(lambda _: answer_bytes) as server,
-        pytest.raises(SourceError, match="the metadata service gave no token"),
+        pytest.raises(SourceError, match="the metadata service refused a token"),
     ):
         AwsSource(server.url).wait(0)
     assert len(server.requests) == 1

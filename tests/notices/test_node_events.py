@@ -42,7 +42,7 @@ def test_a_notice_has_one_name_however_often_it_is_told() -> None:
 
 
 def test_a_notice_without_an_id_is_new_after_the_machine_has_started_again() -> None:
-    without = Notice(1_800_000_030.0, "interruption", "gcp", certain=True, reason="Google preempts this machine")
+    without = Notice(1_800_000_030.0, "interruption", "gcp", certain=True, reason="Google is preempting this machine")
     names = {event_of(without, "n2", boot, 0.0)["metadata"]["name"] for boot in ("a", "a", "b")}
     assert len(names) == 2
 

@@ -276,7 +276,7 @@ def test_a_newer_format_is_refused(path: Path, journal: Journal, opening: Callab
     journal._db.execute(f"PRAGMA user_version = {FORMAT + 1}")
     journal.close()
     with pytest.raises(
-        StateError, match=r"written by a newer version of spotwright \(format 3, this one knows 2\): upgrade"
+        StateError, match=r"written by a newer version of spotwright \(format 3, this one reads up to 2\): upgrade"
     ):
         opening(path)
 

@@ -55,7 +55,7 @@ def test_planning_reads_no_secret(planning: PlanOptions, tmp_path: Path) -> None
     planned = plan_run(pipeline, planning)
     assert str(planned.arguments["token"]) == "@env:NO_SUCH_TOKEN"
     assert [rung.pools for rung in planned.stored.plan.unfold()[0].ladder.rungs] == [("spot", "regular")]
-    with pytest.raises(InputError, match="@env:NO_SUCH_TOKEN: the environment has no variable NO_SUCH_TOKEN"):
+    with pytest.raises(InputError, match="@env:NO_SUCH_TOKEN: environment variable NO_SUCH_TOKEN is not set"):
         prepare(pipeline, planning, RunOptions(state=tmp_path / "state"))
 
 

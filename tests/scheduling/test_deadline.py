@@ -162,7 +162,7 @@ def test_after_the_deadline_it_still_waits_its_patience() -> None:
 
 def test_without_a_spot_rung_on_demand_is_used_at_once() -> None:
     choice = choose(SLACK, a_ladder(a_policy(spot="never")), everywhere)
-    assert (choice.rung, choice.why) == (0, "on-demand: there is no spot rung")
+    assert (choice.rung, choice.why) == (0, "on-demand: the ladder has no spot rung")
 
 
 def test_on_demand_is_waited_for_with_looks_for_spot_in_between() -> None:

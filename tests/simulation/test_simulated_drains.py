@@ -70,7 +70,7 @@ def test_the_twenty_first_move_fails_the_task_and_says_so() -> None:
     drains = Drains(at=[10.0 * n for n in range(1, MAX_MOVES + 2)])
     (state,) = Simulation(policy=NO_RETRIES, drains=drains).add(LONG).drive()
     assert (state.status, causes(state)) == (RunStatus.FAILED, ["disrupted"] * (MAX_MOVES + 1))
-    assert state.why == "task t0 failed: moved 21 times, 20 are allowed"
+    assert state.why == "task t0 failed: moved 21 times, the limit is 20"
 
 
 def test_an_attempt_without_a_node_is_not_drained() -> None:

@@ -68,4 +68,4 @@ def test_a_rank_ends_itself_when_another_one_has_gone_with_its_node_and_closed_n
         ranks.until(gone, step=8)
         ranks.kill(gone, signal.SIGSTOP)
         assert ranks.code(other) == 143, ranks.log(other)
-        assert f"rank {gone} has gone with its node" in ranks.log(other)
+        assert f"rank {gone} was lost with its node" in ranks.log(other)

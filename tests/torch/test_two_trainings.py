@@ -222,5 +222,5 @@ def test_folds_in_one_place_end_with_the_line_that_mends_it(trainings: Forge, tm
         training = trainings.start(script, tmp_path / "shared", shared, ranks=ranks, pace=0)
         assert training.end() == [1] * ranks
         log = training.log()
-        assert "another training of this process" in log
+        assert "another training in this process" in log
         assert 'name="fold1"' in log or 'output_dir="runs/fold1"' in log

@@ -40,8 +40,8 @@ __all__ = ["SpotState"]
 
 
 _OWN_PLACE = (
-    'give each training its own place, such as SpotState(accelerator, name="fold1"). To go on with the same training, '
-    "SpotState(accelerator, again=True)"
+    'give each training its own place, such as SpotState(accelerator, name="fold1"). To continue the same training, '
+    "use SpotState(accelerator, again=True)"
 )
 
 
@@ -74,7 +74,7 @@ class SpotState:
             raise ValueError(f"keep={keep}: at least the newest checkpoint must be kept")
         if accelerator.project_configuration.automatic_checkpoint_naming:
             raise ValueError(
-                "automatic_checkpoint_naming=True beside SpotState: accelerate would choose the folders; remove it"
+                "remove automatic_checkpoint_naming=True: with SpotState, accelerate must not choose the folders"
             )
         self._accelerator, self._total, self._every, self._keep = accelerator, total, every, keep
         self._folders = MarkedFolders(folder_at(place, name), "checkpoint-")
@@ -142,7 +142,7 @@ class SpotState:
             sampler.initial_seed = self._seed
         elif isinstance(sampler, torch.utils.data.RandomSampler):
             raise ValueError(
-                "this loader shuffles by random numbers that a later attempt does not have: make the accelerator with "
+                "a later attempt cannot repeat this loader's shuffling: create the accelerator with "
                 "Accelerator(dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))"
             )
         if callable(set_epoch := getattr(loader, "set_epoch", None)):

@@ -35,11 +35,11 @@ def default_folder() -> str:
     place = _below_working_directory()
     if place:
         outlook = (
-            f"a later start here goes on from them; to begin again remove the folder, to choose another {_NAME_ONE}"
+            f"a later start here resumes from them; to start over, remove the folder; to choose another, {_NAME_ONE}"
         )
     else:
         place = _temporary_folder()
-        outlook = f"no later start finds them, because the working directory cannot be written to: {_NAME_ONE}"
+        outlook = f"later starts will not find them, because the working directory is read-only: {_NAME_ONE}"
     if place not in _warned and os.environ.get("RANK", "0") == "0":  # once for all ranks of a training
         import logging
 

@@ -114,9 +114,9 @@ class AttendedTraining:
         """
         if self._termination.terminated:
             start = "the checkpoint before it" if saved_before else "the beginning"
-            end = f"SIGTERM has come, so this attempt ends, and the next one goes on from {start}"
+            end = f"SIGTERM received: this attempt ends, and the next one resumes from {start}"
         elif saved_before:
-            end = "the training goes on, and the checkpoint before it counts"
+            end = "the training continues, and the previous checkpoint stays valid"
         else:
             self._agreement.saved()
             raise SaveFailed(f"{problem or 'another rank cannot save'}; no earlier save exists")
@@ -150,13 +150,13 @@ class AttendedTraining:
         """Why a save is wanted now; empty if none is."""
         termination, notice = self._termination, self._termination.notice
         if termination.terminated:
-            return "SIGTERM has come"
+            return "SIGTERM received"
         if self._hook is not None and self._hook.waits:
             return "the pod is about to be stopped"
         is_new = notice is not None and notice is not self._last_chance
         if is_new and self._policy.is_last_chance(termination.seconds_left()):
             self._last_chance = notice
-            return "the node goes before one more step and a save"
+            return "the node will be gone before another step and a save"
         if (
             self._saves_when_due
             and self._agreement.rank == 0

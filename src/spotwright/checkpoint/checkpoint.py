@@ -32,8 +32,8 @@ __all__ = ["Checkpoint"]
 
 
 _OWN_PLACE = (
-    'give each training its own place, such as Checkpoint(name="fold1"). To go on with the same training, '
-    "Checkpoint(again=True); to read its saves, Checkpoint(writer=False)"
+    'give each training its own place, such as Checkpoint(name="fold1"). To continue the same training, '
+    "use Checkpoint(again=True); to read its saves, Checkpoint(writer=False)"
 )
 
 
@@ -134,7 +134,7 @@ class Checkpoint:
         if loaded is None:
             return default
         for line in loaded.passed_over:
-            _warn("%s: a checkpoint that is not whole was passed over: %s", self._manager.store.place, line)
+            _warn("%s: skipped an incomplete checkpoint: %s", self._manager.store.place, line)
         facts = loaded.entry.data
         self._done, self._saved = facts["step"], True
         self._policy.remember([facts["seconds"]], facts["step_seconds"])
@@ -161,7 +161,7 @@ class Checkpoint:
             raise NotLoaded("steps() continues after the loaded state: call load() first, and use what it returns")
         if self._total is not None and total <= self._total <= self._done:
             raise PlaceError(
-                f"{self._manager.store.place}: steps({total}) has ended already, so another training here would have no step: "
+                f"{self._manager.store.place}: steps({total}) has already ended, so another training here would run no steps: "
                 'give it its own place, such as Checkpoint(name="fold1")'
             )
         self._total = total
@@ -392,12 +392,12 @@ class Checkpoint:
         if self._ranks is not None:
             self._ranks.close(self._termination.seconds_left())
             if (ended := self._ranks.take_ended()) is not None and ended.error is not None:
-                _warn("the save of step %d has failed: %s", ended.step, ended.error)
+                _warn("the save of step %d failed: %s", ended.step, ended.error)
 
     def _ask(self) -> None:
         """Ask all ranks for a save, as this one's end is near."""
         if self._ranks is not None:
-            what = "SIGTERM came" if self._termination.terminated else "its node goes"
+            what = "SIGTERM came" if self._termination.terminated else "its node is going away"
             left = self._termination.seconds_left()
             self._ranks.agreement.ask(f"rank {self._ranks.rank}: {what}", left)
 
@@ -433,7 +433,7 @@ class Checkpoint:
         return True
 
     def _put_off(self, error: CheckpointError) -> None:
-        _warn("%s; it is tried again when the next save is due", error)
+        _warn("%s; retrying when the next save is due", error)
         self._saved_at, self._noticed = time.monotonic(), None
 
     def _save(self, state: Any, began: float, *, later: bool = False) -> None:

@@ -77,7 +77,7 @@ class _Attempt:
 
 _OWN_PLACE = (
     'give each training its own place, such as StoreReader(name="fold1") and StoreWriter(name="fold1"). To read again in the '
-    "same training, StoreReader(again=True)"
+    "same training, use StoreReader(again=True)"
 )
 _claiming = threading.Lock()
 _attempts: dict[tuple[int, str], _Attempt] = {}  # by process and place: all writers of a process are one attempt

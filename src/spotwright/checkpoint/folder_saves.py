@@ -73,7 +73,7 @@ class FolderSaves:
         if problem and self._marks:
             self._folders.check()  # its successor has moved the folder aside
         if problem and not is_independent and self._accelerator.num_processes > 1:
-            raise SaveFailed(f"{problem}; the other processes wait in the middle of this save, so the training ends")
+            raise SaveFailed(f"{problem}; the other processes are waiting in this save, so the training ends")
         has_failed = self._is_of_any(bool(problem))
         saved_before = False
         if self._marks:

@@ -98,10 +98,10 @@ class GroupSaves:
                 raise problem or PlaceError(
                     f"{self._manager.store.place}: another rank cannot load; its error says why"
                 )
-            broken.append(str(problem) if problem else f"save {number} is not whole for another rank")
+            broken.append(str(problem) if problem else f"save {number} is incomplete on another rank")
         if broken:
             raise BrokenCheckpoint(
-                f"{self._manager.store.place}: none of the checkpoints is whole: {'; '.join(broken)}. To start without them, "
+                f"{self._manager.store.place}: every checkpoint is incomplete: {'; '.join(broken)}. To start without them, "
                 "remove the place or name another one"
             )
         return None
@@ -110,8 +110,8 @@ class GroupSaves:
         try:
             if entry is None:
                 return None, PlaceError(
-                    f"{self._manager.store.place}: rank {self.rank} does not find save {number} of rank 0: all ranks need "
-                    "one place, such as a volume that every node mounts, or an object store"
+                    f"{self._manager.store.place}: rank {self.rank} does not find save {number} of rank 0: all ranks must use"
+                    " the same place, such as a volume that every node mounts, or an object store"
                 )
             if not entry.is_sharded:
                 return self._manager.read_state(entry), None
@@ -234,7 +234,7 @@ class GroupSaves:
             try:
                 parts = [_tensor_of(part) for part in save.hear_parts(reserve=self.agreement.needed())]
             except SaveFailed as error:
-                _log.warning("the random generators of all ranks are not saved: %s", error)
+                _log.warning("the ranks' random generators are not saved: %s", error)
             else:
                 if (
                     len(save.savers) == self.size > 1
@@ -274,7 +274,7 @@ class GroupSaves:
 
     @contextmanager
     def _unless_relieved(self) -> Iterator[None]:
-        """Let a save fail, and not the training, if another one of these ranks has saved while this one did not answer."""
+        """Let a save fail, and not the training, if another one of these ranks has saved while this one was unresponsive."""
         try:
             yield
         except StaleWriter as error:
@@ -282,7 +282,7 @@ class GroupSaves:
             if latest is None or not latest.is_of(self._first_token):
                 raise
             raise SaveFailed(
-                f"{self._manager.store.place}: another rank of this training saved while this one did not answer"
+                f"{self._manager.store.place}: another rank of this training saved while this one was unresponsive"
             ) from error
 
     def _end_thread(self, left: Callable[[], float]) -> None:
@@ -294,7 +294,7 @@ class GroupSaves:
             return
         is_complete = len(self.agreement.savers) == self.size
         if not self._thread.end(left() - self.agreement.needed() if is_complete else 0.0):
-            raise SaveFailed(f"{self._thread.describe()}, and this one cannot begin before it")
+            raise SaveFailed(f"{self._thread.describe()}, and this one cannot begin until it ends")
         self._ended, self._thread = self._thread, None
 
     def take_ended(self) -> SaveInThread | None:

@@ -41,7 +41,7 @@ try:
     from transformers.training_args import TrainingArguments
 except ImportError as error:
     found = getattr(sys.modules.get("transformers"), "__version__", None)
-    lacks = f"{error}; transformers {found} is here" if found else str(error)
+    lacks = f"{error}; transformers {found} is installed" if found else str(error)
     raise ImportError(
         f"spotwright.checkpoint.huggingface needs transformers 5 with PyTorch ({lacks}): "
         "pip install --upgrade 'transformers[torch]'"
@@ -59,8 +59,8 @@ __all__ = ["SpotCallback"]
 
 
 _OWN_PLACE = (
-    'give each training its own output_dir, such as output_dir="runs/fold1". To go on with the same training in another Trainer, '
-    "SpotCallback(again=True)"
+    'give each training its own output_dir, such as output_dir="runs/fold1". To continue the same training in another Trainer, '
+    "use SpotCallback(again=True)"
 )
 
 
@@ -91,18 +91,16 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         """Raise :class:`ValueError` or :class:`PlaceError` for arguments with which a training cannot resume."""
         if getattr(args, "enable_jit_checkpoint", False):
             raise ValueError(
-                "enable_jit_checkpoint=True beside SpotCallback: it ends an interrupted training with exit 0, which counts as "
-                "a success; remove it, because SpotCallback saves after SIGTERM and ends with 143"
+                "remove enable_jit_checkpoint=True: it ends an interrupted training with exit 0, which counts as a success;"
+                " SpotCallback saves after SIGTERM and ends with 143"
             )
         if "://" in str(args.output_dir):
             raise PlaceError(
-                f"output_dir={args.output_dir}: transformers saves into folders, and takes this for the name of one: mount a "
-                "volume and name a folder there, or train in a loop of your own with spotwright.checkpoint.Checkpoint"
+                f"output_dir={args.output_dir}: transformers would create a local folder of this name: mount a volume and name"
+                " a folder there, or write your own training loop with spotwright.checkpoint.Checkpoint"
             )
         if args.save_only_model:
-            raise ValueError(
-                "save_only_model=True beside SpotCallback: without the optimizer no training resumes; remove it"
-            )
+            raise ValueError("remove save_only_model=True: without the optimizer's state, training cannot resume")
 
     def on_train_begin(
         self,
@@ -213,8 +211,8 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         found = self._folders.newest() if self._folders is not None else None
         if found is not None and os.environ.get("RANK", "0") == "0":
             _warn(
-                "%s is whole, and this training begins anew all the same: call train(resume_from_checkpoint=True), "
-                "or remove it",
+                "this training starts over although %s is complete: call train(resume_from_checkpoint=True), or remove that"
+                " checkpoint",
                 found,
             )
 
@@ -289,8 +287,8 @@ def _place(output_dir: str) -> Path:
     if not os.environ.get("SPOTWRIGHT_CHECKPOINT"):
         if "KUBERNETES_SERVICE_HOST" in os.environ and not os.path.isabs(output_dir):
             _warn(
-                "SPOTWRIGHT_CHECKPOINT is not set: checkpoints are saved in %s and go with this pod, unless that is a volume; "
-                "name one in the policy (checkpoint: pvc://NAME), or an absolute output_dir on one",
+                "SPOTWRIGHT_CHECKPOINT is not set: checkpoints are saved in %s and lost with this pod unless that is a volume;"
+                " name a volume in the policy (checkpoint: pvc://NAME), or an absolute output_dir on one",
                 wanted,
             )
         return wanted
@@ -298,8 +296,8 @@ def _place(output_dir: str) -> Path:
         place = marked_folder.folder_at()
     except PlaceError as error:
         if not os.path.isabs(output_dir):
-            raise PlaceError(f"{error}; {wanted}, the output_dir, goes with this node") from error
-        _warn("%s; the checkpoints stay in %s, which must be on such a volume", error, wanted)
+            raise PlaceError(f"{error}; {wanted}, the output_dir, is lost with this node") from error
+        _warn("%s; checkpoints are saved in %s, which must be on such a volume", error, wanted)
         return wanted
     return wanted if wanted.is_relative_to(place) else place / _below(output_dir)
 

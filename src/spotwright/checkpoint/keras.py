@@ -38,7 +38,7 @@ def restore(model: Any, state: dict[str, Any] | None) -> None:
     for name, variables in _variables(model).items():
         shapes = [array.shape for array in state[name]]
         if shapes != [tuple(each.shape) for each in variables]:
-            raise OtherProgram(f"the checkpoint's {name} variables have other shapes than this model's")
+            raise OtherProgram(f"the checkpoint's {name} variables differ in shape from this model's")
         for variable, array in zip(variables, state[name], strict=True):
             variable.assign(array)
 

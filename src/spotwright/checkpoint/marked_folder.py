@@ -61,8 +61,8 @@ def folder_at(place: str | os.PathLike[str] | None = None, name: str = "") -> Pa
     address = os.environ.get("SPOTWRIGHT_CHECKPOINT", "") if place is None else os.fspath(place)
     if is_object_store(address):
         raise PlaceError(
-            f"{address}: this framework saves into folders, not into object stores: mount a volume and name a folder there, "
-            "or train in a loop of your own with spotwright.checkpoint.Checkpoint, which takes this place"
+            f"{address}: this framework saves into folders, not into object stores: mount a volume and name a folder there, or"
+            " write your own training loop with spotwright.checkpoint.Checkpoint, which accepts this place"
         )
     store = open_store(place, name=name)
     assert isinstance(store, FolderStore)  # noqa: S101  # any other address is an object store
@@ -109,7 +109,7 @@ def fault_of(folder: Path) -> str | None:
     """Return what makes a folder torn, in words; ``None`` if it is whole."""
     mark = _read(folder)
     if mark is None:
-        return "it has no mark, so its save did not end"
+        return "it has no completion mark, so its save did not finish"
     sizes = _sizes(folder)
     for name, size in mark["files"].items():
         if name not in sizes:
@@ -142,7 +142,7 @@ def check_one_place(place: Path, steps: Sequence[int]) -> None:
     """
     if len(set(steps)) > 1:
         raise PlaceError(
-            f"{place}: the ranks see checkpoints of other steps there ({', '.join(map(str, steps))}): "
+            f"{place}: the ranks see checkpoints of different steps there ({', '.join(map(str, steps))}): "
             "name a folder on a volume that all nodes mount"
         )
 
@@ -179,7 +179,7 @@ class MarkedFolders:
             if is_new and not (folder / MARK).exists() and self._looks_whole(folder):
                 mark_whole(folder, {})
             elif fault := fault_of(folder):
-                moved.append(f"{folder.name} is torn ({fault}); it is {self._move_aside(folder).name} now")
+                moved.append(f"{folder.name} is torn ({fault}); moved it to {self._move_aside(folder).name}")
         return moved
 
     def check(self) -> None:
@@ -195,7 +195,7 @@ class MarkedFolders:
                 with suppress(OSError):  # its place is in use
                     os.rename(folder, self.place / folder.name.removeprefix(_REPLACED))
             moved += [
-                f"{folder.name} is torn (its save did not end); it is {self._move_aside(folder).name} now"
+                f"{folder.name} is torn (its save did not finish); moved it to {self._move_aside(folder).name}"
                 for folder in sorted(writer.glob(f"{self.prefix}*"))
             ]
             shutil.rmtree(writer, ignore_errors=True)
@@ -248,15 +248,15 @@ class MarkedFolders:
         facts = {} if found is None else facts_of(found)
         if facts.get("model", model["model"]) != model["model"]:
             raise OtherProgram(
-                f"{found}: is the checkpoint of a model with other parameters{_differences(facts, model)}: name another place, "
-                "or remove this folder; it was left unchanged"
+                f"{found}: this checkpoint's model has other parameters{_differences(facts, model)}: name another place, or"
+                " remove this folder (it was left unchanged)"
             )
         if facts.get("processes", processes) != processes:
             import logging
 
             text = (
-                "%s: was saved by %s processes, and these are %s: the training goes on, with other batches and other random "
-                "numbers than without the interruption"
+                "%s: was saved by %s processes, and %s are running now: batches and random numbers will differ from an"
+                " uninterrupted training"
             )
             logging.getLogger("spotwright.checkpoint").warning(text, found, facts["processes"], processes)
         return found
@@ -294,7 +294,7 @@ class MarkedFolders:
             os.rename(folder, aside)
         except OSError as error:
             raise PlaceError(
-                f"{folder}: is torn and cannot be moved aside ({error}): remove it, so that a training can resume"
+                f"{folder}: is torn and cannot be moved aside ({error}): remove it, so that training can resume"
             ) from error
         return aside
 

@@ -43,6 +43,6 @@ class PlaceOwner:
 def in_use(place: str, advice: str) -> PlaceError:
     """Return the error of a second training in a place."""
     return PlaceError(
-        f"{place}: another training of this process has used this place, and this one would go on from its saves instead of "
-        f"training: {advice}"
+        f"{place}: another training in this process used this place, and this one would resume from its saves instead of"
+        f" training: {advice}"
     )

@@ -177,7 +177,7 @@ class GroupKeys:
             self._talk(lambda: self._talking.set(f"wake/{self._awaited}/{self._rank}", "1"), _CLOSED_AFTER)
         except RuntimeError:  # the store has gone, so the wait has ended too
             logging.getLogger("spotwright.checkpoint").debug(
-                "the store of the process group went before its last client", exc_info=True
+                "the process group's store closed before its last client", exc_info=True
             )
         self._calls.put(None)
 
@@ -198,7 +198,9 @@ class PlaceKeys:
         end = time.monotonic() + _CUT_AFTER
         while (found := self.read(name)) is None:
             if time.monotonic() > end:
-                raise CheckpointError(f"{self._store.place}: {self._file(name)} was cut; remove the key-* files there")
+                raise CheckpointError(
+                    f"{self._store.place}: {self._file(name)} is truncated; remove the key-* files there"
+                )
             time.sleep(_POLL_ROUND)
         return found
 

@@ -159,10 +159,10 @@ class SaveCoordinator:
             keys.close()
         if store is None:
             raise CheckpointError(
-                f"this process group has no store for ranks to talk through ({problem}); pass the place of the checkpoints"
+                f"the ranks cannot communicate: this process group has no store ({problem}); pass the place of the checkpoints"
             )
         if keys is None:
-            text = "rank %d has no store of its process group (%s): all ranks talk through %s"
+            text = "rank %d has no process group store (%s): all ranks communicate through %s"
             _log.warning(text, rank, problem, store.place)
         return cls(PlaceKeys(store, prefix, rank), rank, size)
 
@@ -280,7 +280,7 @@ class SaveCoordinator:
         self._leave(why, code)
 
     def _leave(self, why: str, code: int) -> NoReturn:
-        _log.error("%s, so rank %d ends too: the training cannot go on", why, self.rank)
+        _log.error("%s, so rank %d ends too: the training cannot continue", why, self.rank)
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # whatever the program has made of it
@@ -312,7 +312,7 @@ class SaveCoordinator:
             if self._ended.wait(max(_GONE_AFTER, 2 * self._slowest)):
                 return
         else:
-            self._leave(f"rank {rank} has gone with its node", EXIT)
+            self._leave(f"rank {rank} was lost with its node", EXIT)
         del self._ends[rank]
 
     def _answers(self, rank: int) -> bool:
@@ -458,7 +458,7 @@ class SaveCoordinator:
         except (RuntimeError, CheckpointError) as error:
             self.lose(error)
         except Exception as error:  # noqa: BLE001  # the training goes on, without agreements
-            _log.exception("the ranks can agree on no more saves")
+            _log.exception("the ranks can no longer coordinate saves")
             self.lose(error)
 
     def _take_part(self, keys: Keys, number: int, event: dict[str, Any]) -> None:
@@ -565,7 +565,7 @@ class SaveCoordinator:
             self._rounds.clear()
             self._condition.notify_all()
         self.on_missing()
-        _log.warning("the ranks can agree on no more saves: %s", str(error).strip().partition("\n")[0])
+        _log.warning("the ranks can no longer coordinate saves: %s", str(error).strip().partition("\n")[0])
 
 
 def _common_name(group: Any) -> str:

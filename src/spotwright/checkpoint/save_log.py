@@ -237,8 +237,8 @@ class SaveLog:
         who = entry.data.get("who", {}) if entry else {}
         writer = ", ".join(f"{key} {value}" for key, value in who.items() if value) or "its claim cannot be read"
         return StaleWriter(
-            f"{self._store.place}: another attempt has taken over ({writer}); this one must stop, and its work since its "
-            "last save is done again there"
+            f"{self._store.place}: another attempt took over ({writer}); this one must stop, and the other repeats its work"
+            " since its last save"
         )
 
 

@@ -131,8 +131,8 @@ class SaveManager:
         with self._alone:
             if count != self._count:
                 raise SaveFailed(
-                    f"{self.store.place}: a later save of this process began before this one was committed: wait for the future "
-                    "of async_save() before the next save"
+                    f"{self.store.place}: a later save began before this one was committed: wait for the future of"
+                    " async_save() before the next save"
                 )
             try:
                 self.log.check()
@@ -182,7 +182,7 @@ class SaveManager:
             if not broken:
                 return None
         raise BrokenCheckpoint(
-            f"{self.store.place}: none of the checkpoints is whole: {'; '.join(broken)}. To start without them, "
+            f"{self.store.place}: every checkpoint is incomplete: {'; '.join(broken)}. To start without them, "
             "remove the place or name another one"
         )
 

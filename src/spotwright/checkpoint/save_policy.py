@@ -194,9 +194,13 @@ class SavePolicy:
 
     def _source(self, age: float) -> str:
         if self.hazard.interrupt_every is not None:
-            source = "as the pool states" if math.isfinite(self.hazard.interrupt_every) else "this pool's nodes are not"
+            source = (
+                "as the pool's configuration says"
+                if math.isfinite(self.hazard.interrupt_every)
+                else "this pool's nodes are not"
+            )
         else:
-            source = f"the usual for a spot node after {_seconds(age)}"
+            source = f"typical for a spot node after {_seconds(age)}"
         taken = self.hazard.taken
         return (
             f"{source}, and {taken} earlier attempt{'s were' if taken != 1 else ' was'} interrupted"

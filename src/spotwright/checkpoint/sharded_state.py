@@ -111,8 +111,8 @@ def layout_of_shards(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any]
     for number, part in enumerate(parts):
         if missing := [name for name in part["whole"] if name not in tensors]:
             raise UnstorableState(
-                f"{missing[0]}: is a tensor of rank {number} and not of the first rank, so it is not saved: give each rank "
-                "the same names, or make it a DTensor"
+                f"{missing[0]}: only rank {number} has this tensor, not the first rank, so it is not saved: give each rank the"
+                " same names, or make it a DTensor"
             )
     layout = {"tensors": tensors, "values": values, "planner": None}
     try:
@@ -201,7 +201,7 @@ def _writer_of(name: str, tensor: DTensor, savers: Sequence[int]) -> int:
     if coordinate is None:
         return -1
     if any(placement.is_partial() for placement in tensor.placements):
-        raise UnstorableState(f"{name}: is a sum over ranks that is not made yet: redistribute it before it is saved")
+        raise UnstorableState(f"{name}: is a pending (partial) sum over ranks: redistribute it before the save")
     index = tuple(
         slice(None) if placement.is_replicate() else coordinate[dim] for dim, placement in enumerate(tensor.placements)
     )
@@ -235,7 +235,7 @@ def _check_model(place: str, tensors: Mapping[str, Any], metadata: Mapping[str, 
     if problems:
         more = f", and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise OtherProgram(
-            f"{place}: the model is not that of the checkpoint: {'; '.join(problems[:5])}{more}. Use the model that was saved, "
+            f"{place}: the checkpoint is of a different model: {'; '.join(problems[:5])}{more}. Use the model that was saved, "
             "or name another place"
         )
 

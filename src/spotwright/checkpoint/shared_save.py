@@ -107,9 +107,9 @@ class SharedSave:
         self.waits_for = rank
         while (found := self._read(what)) is None:
             if self.given_up.is_set():
-                raise SaveFailed(f"the save was given up, as rank {rank} was not done with its part in time")
+                raise SaveFailed(f"the save was abandoned: rank {rank} did not finish its part in time")
             if (left := self.left() - reserve) <= 0:
-                raise SaveFailed(f"rank {rank} was not done with its part of the save before the end of this one")
+                raise SaveFailed(f"rank {rank} did not finish its part of the save before this one ended")
             patience = min(_SHORT_PATIENCE if self.hurried.is_set() else _PATIENCE, max(left / 4, _LEAST_PATIENCE))
             if time.monotonic() - began > patience:
                 answers = self._call(self._agreement.answers, rank, patience, self.given_up)
@@ -217,21 +217,21 @@ class SaveInThread:
             if self.is_late and not threading.main_thread().is_alive():
                 self._save.given_up.set()
                 if not self._over.wait(_GIVEN_UP):
-                    _log.error("%s; the program ends without it", self.describe())
+                    _log.error("%s; the program ends without this save", self.describe())
                     return
         while self.error is not None and not self.taken.wait(_LOOK):
             if not threading.main_thread().is_alive():
-                _log.error("%s: the save of step %d has failed: %s", self._place, self.step, self.error)
+                _log.error("%s: the save of step %d failed: %s", self._place, self.step, self.error)
                 return
 
     def _warn(self) -> None:
         if not self._save.is_first:
             return  # the first of the ranks is not done either, and says it for all
         rank = self._save.waits_for
-        where = "this rank is still writing" if rank is None else f"rank {rank} is not done with its part"
+        where = "this rank is still writing" if rank is None else f"rank {rank} has not finished its part"
         _log.warning(
-            "%s: %s. Until it has ended no other save that is due begins, and an interruption costs the work since the save "
-            "before it. A save before the end of a node waits for it as long as that lets it. Look whether this place answers",
+            "%s: %s. Until it ends, other saves cannot begin, and an interruption loses the work since the previous save. A"
+            " save before a node's end waits for it as long as the notice allows. Check that this place is reachable",
             self.describe(), where,
         )  # fmt: skip
 

@@ -288,6 +288,4 @@ def _as_save_failed(place: str) -> Iterator[None]:
 
 
 def _save_failed(place: str, error: OSError) -> SaveFailed:
-    return SaveFailed(
-        f"{place}: the checkpoint could not be written ({error.strerror}); the one before it is untouched"
-    )
+    return SaveFailed(f"{place}: the checkpoint could not be written ({error.strerror}); the previous one is untouched")

@@ -142,7 +142,7 @@ class Termination:
                 import logging
 
                 logging.getLogger("spotwright.checkpoint").exception(
-                    "on_notice: %r failed; the training goes on", callback
+                    "on_notice: %r failed; the training continues", callback
                 )
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:

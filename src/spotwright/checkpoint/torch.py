@@ -143,7 +143,7 @@ def _model_of(name: str, optimizer: torch.optim.Optimizer, models: list[torch.nn
     for model in models:
         if trained <= {id(each) for each in model.parameters()}:
             return model
-    raise UnstorableState(f"{name}: no part has the parameters of this optimizer: name its model too")
+    raise UnstorableState(f"{name}: this optimizer's parameters belong to none of the parts: name its model too")
 
 
 def _sharded_state(name: str, part: Any, models: list[torch.nn.Module]) -> Any:

@@ -153,7 +153,7 @@ def parse_review(body: bytes | bytearray) -> AdmissionRequest:
     request = review.request
     namespace, operation = request.namespace or "", request.operation
     if len(request.uid) > _LONGEST_UID or len(namespace) > _LONGEST_NAMESPACE:  # both are kept after the answer
-        raise BadReview("expected the UID and the namespace of an AdmissionReview, found texts that are longer")
+        raise BadReview("the UID or the namespace of this AdmissionReview is too long")
     about = visible(f"{request.kind.kind if request.kind else ''} {namespace}/{request.name or ''}"[:_LONGEST_NAME])
     part, is_dry = request.subresource or "", bool(request.dry_run)
     asked = AdmissionRequest(request.uid, operation, namespace, {}, part, is_dry, about=about)
@@ -190,10 +190,10 @@ def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
     """
     size = memoryview(raw).nbytes
     if size > _MOST_BYTES:
-        raise _Unread(f"it has {size // 1024} KiB, and objects of at most {_MOST_BYTES // 1024} KiB are placed")
+        raise _Unread(f"it has {size // 1024} KiB; Spotwright places objects of at most {_MOST_BYTES // 1024} KiB")
     text = bytes(raw)
     if _has_too_many_values(text):
-        raise _Unread(f"it has more than {_MOST_VALUES} values, and is too large to be placed")
+        raise _Unread(f"it has more than {_MOST_VALUES} values; Spotwright does not place objects this large")
     try:
         data = msgspec.json.decode(text)
     except RecursionError:
@@ -426,7 +426,9 @@ class Webhook:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         ready = self.is_ready()
-        return web.Response(text="ok" if ready else "configurations are not read yet", status=200 if ready else 503)
+        return web.Response(
+            text="ok" if ready else "configurations have not been read yet", status=200 if ready else 503
+        )
 
     async def _mutate(self, request: web.Request) -> web.Response:
         """Answer a review. If the client disconnects, work that has not begun is dropped."""
@@ -469,7 +471,7 @@ class Webhook:
             async with asyncio.timeout(ANSWER_AFTER - (time.monotonic() - began)):
                 review, outcome = await self._answer(asked, key)
         except TimeoutError:
-            late = Outcome(_TOO_LATE, warnings=as_warnings(["not placed: Spotwright had no time; create it again"]))
+            late = Outcome(_TOO_LATE, warnings=as_warnings(["not placed: the review timed out; create it again"]))
             review, outcome = answer(asked, lambda _: late)
         except Exception:  # noqa: BLE001  # a defect in what is looked up before the decision
             _LOG.exception("review of %s failed", asked.about)
@@ -502,7 +504,9 @@ class Webhook:
         if config is not None:
             wanted = [] if asked.data.get("kind") == "Pod" else referenced_objects(asked.data)
             if len(wanted) > MOST_REFERENCES:
-                text = f"not placed: it refers to {len(wanted)} other objects, and at most {MOST_REFERENCES} are read"
+                text = (
+                    f"not placed: it refers to {len(wanted)} other objects; Spotwright reads at most {MOST_REFERENCES}"
+                )
                 return answer(asked, lambda _: Outcome(Verdict.TOO_LARGE, warnings=as_warnings([text])))
             facts = await self._facts(asked)
 
@@ -648,7 +652,7 @@ class Webhook:
             async with asyncio.timeout(LOOK_UP):
                 return [found for found in await asyncio.gather(*looks) if found is not None]
         except TimeoutError:
-            _LOG.warning("objects beside %s were not read in time", asked.about)
+            _LOG.warning("objects that %s refers to were not read in time", asked.about)
             return []
 
 

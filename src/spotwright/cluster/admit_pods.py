@@ -338,7 +338,8 @@ def grace_hook(data: Mapping[str, Any], grace_period: int) -> tuple[PodChange, l
             continue
         if value_at(container, ("lifecycle", "preStop")):
             warnings.append(
-                f"container {container.get('name')} keeps its own preStop hook: its code has no time to save before SIGTERM"
+                f"container {container.get('name')} has its own preStop hook, which Spotwright keeps: its code gets no time to"
+                " save before SIGTERM"
             )
             continue
         changes[index] = _hook(container, seconds)
@@ -400,7 +401,7 @@ _MARKS = (
 )
 """Annotations that only a review writes. They are for people: what is decided by them lies in SpotCounter objects."""
 
-_NOT_KNOWN = "pod is left as it is: its history is not known"
+_NOT_KNOWN = "pod is left unchanged: its history is unknown"
 _LATE = "decided before the end of an earlier attempt was recorded"
 _QUEUES = "kueue.x-k8s.io/"
 _GRACE = "terminationGracePeriodSeconds"
@@ -459,7 +460,7 @@ def admit_pod(
     try:
         policy, ladder = _policy_and_ladder(data, config)
     except InputError as error:
-        return Outcome("pod cannot be read", warnings=as_warnings([f"left as it is: {str(error).splitlines()[0]}"]))
+        return Outcome("pod cannot be read", warnings=as_warnings([f"left unchanged: {str(error).splitlines()[0]}"]))
     if policy.spot is None or not ladder.rungs:
         return Outcome("pod has no ladder")
     decided = next_rung(facts.history, policy, ladder, facts.without_capacity)
@@ -507,7 +508,7 @@ def _late(facts: AdmissionContext) -> str:
         for number, past in enumerate(facts.history, 1)
         if past.cause is not None and not past.is_recorded
     ]
-    return f"{_LATE}, by what its pod shows: {', '.join(seen)}" if seen else _LATE
+    return f"{_LATE}, judged by its pod: {', '.join(seen)}" if seen else _LATE
 
 
 def _why_made_again(data: Mapping[str, Any]) -> str:
@@ -520,7 +521,7 @@ def _why_made_again(data: Mapping[str, Any]) -> str:
     roles = kind_of(owner.api_version, owner.kind).roles if owner is not None else ()
     if policy not in ("OnFailure", "Always") or not roles:
         return ""
-    return f"its restartPolicy {policy} restarts it after any error, so the policy's budgets do not end it"
+    return f"its restartPolicy {policy} restarts it after any error, so the policy's budgets never stop it"
 
 
 def wants_facts(data: Mapping[str, Any]) -> bool:
@@ -540,7 +541,7 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
 def _reason_in(facts: AdmissionContext) -> str:
     """Why a pod is left as it is because of what was recorded; empty if it is pinned to a rung."""
     if facts.is_admitted:
-        return "pod is admitted already"
+        return "pod was already admitted"
     return "" if facts.is_known else _NOT_KNOWN
 
 
@@ -605,14 +606,14 @@ def _chosen(pod: _Pod, decided: NextAttempt, facts: AdmissionContext) -> _Chosen
     if facts.stays:
         return _Chosen(
             allowed,
-            f"open to {_count(allowed, ladder)}, because it is not evicted if one of them cannot grow: {facts.stays}",
+            f"open to {_count(allowed, ladder)}, because it could not be evicted from a pool that cannot grow: {facts.stays}",
         )
     if not decided.is_first:
         return pinned
     order = order_of([every[name] for name in _Chosen(allowed).pools(ladder)], every, facts.autoscalers)
     if order.kept:
         return _Chosen(allowed, f"open to {_count(allowed, ladder)}: {order.why}")
-    return pinned._replace(why=f"on {', '.join(pinned.pools(ladder))} alone: {order.why}")
+    return pinned._replace(why=f"only on {', '.join(pinned.pools(ladder))}: {order.why}")
 
 
 def _count(allowed: Sequence[int], ladder: Ladder) -> str:

@@ -57,7 +57,7 @@ OWNER_KINDS: frozenset[tuple[str, str]] = frozenset(
 """The controllers, by group and kind, whose pods are placed one by one where the object was not. None of them serves."""
 
 _QUEUED = "is in a queue of Kueue"
-_NO_ROLE = "its owner places no such pod"
+_NO_ROLE = "its owner's kind does not create pods like this"
 _OWN_FIELDS = ("apiVersion", "kind", "metadata", "spec")
 _RETRY = re.compile(r"\([0-9]{1,9}\)$")  # the number of a try, at the end of an Argo node's name
 _LONGEST_NAME = 100  # characters of a name in a sentence
@@ -123,7 +123,9 @@ def why_unplaced_retries(root: Mapping[str, Any]) -> str:
     own += ["podFailurePolicy"] if spec.get("podFailurePolicy") else []
     name = str(metadata(root).get("name", ""))[:_LONGEST_NAME]
     retries = f"its own retries ({', '.join(own)})" if own else "its own retries"
-    return f"{kind} {name} was created while no webhook answered, so {retries} end it instead of the policy's budgets"
+    return (
+        f"{kind} {name} was created while the webhook was down, so {retries} limit it instead of the policy's budgets"
+    )
 
 
 def _rules(pod: Mapping[str, Any], root: Mapping[str, Any], role: RoleReport) -> Any:
@@ -174,7 +176,7 @@ def _role_of(
 
 
 UNPLACED = "started unplaced"
-LATE = "its review was late or unanswered"
+LATE = "its admission review timed out or failed"
 
 
 def why_unplaced(pod: Mapping[str, Any]) -> str:
@@ -184,12 +186,12 @@ def why_unplaced(pod: Mapping[str, Any]) -> str:
         return ""
     owner = controller_of(pod)
     if owner is None:
-        return f"{LATE}; it is placed when it is created again"
+        return f"{LATE}; create it again to have it placed"
     if POLICY_ANNOTATION in annotations:
-        return f"{LATE}; its next attempt is placed"
+        return f"{LATE}; its next attempt will be placed"
     if owner.kind in run_kinds():
-        return f"{LATE}, for what has made it too: its next attempt is placed, with the retries of what has made it"
-    return f"{LATE}, for what has made it too: it is placed when that is created again"
+        return f"{LATE}, and so did its owner's: its next attempt will be placed, with the owner's own retries"
+    return f"{LATE}, and so did its owner's: create the owner again to have it placed"
 
 
 def noted_unplaced(notes: Iterable[str], pod: Mapping[str, Any]) -> str:

@@ -194,9 +194,9 @@ def object_path(api_version: str, kind: str, name: str | None = None, namespace:
     is_ours = kind in _OWN.get(group, ())
     is_read = is_ours or (kind in _CORE if not group else kind_in(group, kind).reads is not Reads.NOTHING)
     if not is_read or not _VERSION.fullmatch(version):
-        raise ApiFailed(f"{kind[:80]!r} of {api_version[:80]!r}: no such kind is read", 404)
+        raise ApiFailed(f"{kind[:80]!r} of {api_version[:80]!r}: Spotwright does not read this kind", 404)
     if not (is_named and is_placed):
-        raise ApiFailed(f"{kind} {(name or '')[:80]!r} in namespace {namespace[:80]!r}: no object has such a name", 404)
+        raise ApiFailed(f"{kind} {(name or '')[:80]!r} in namespace {namespace[:80]!r}: not a possible name", 404)
     base = f"/apis/{group}/{version}" if group else f"/api/{version}"
     where = f"/namespaces/{namespace}" if namespace else ""
     return f"{base}{where}/{kind.lower()}s{'' if name is None else f'/{name}'}"
@@ -296,11 +296,11 @@ class Api:
         if response.status_code >= 400:
             raise _refused(path, response.status_code, body_read or b"", response.headers)
         if body_read is None:
-            raise ApiFailed(f"{path}: the answer has more than {at_most} bytes, and is not read", TOO_LARGE)
+            raise ApiFailed(f"{path}: the answer is larger than {at_most} bytes", TOO_LARGE)
         try:
             return read(body_read)
         except TooManyValues as error:
-            raise ApiFailed(f"{path}: it is not read: {error}", TOO_LARGE) from error
+            raise ApiFailed(f"{path}: refused to read it: {error}", TOO_LARGE) from error
         except (msgspec.DecodeError, RecursionError) as error:
             raise ApiFailed(f"{path}: the answer is not a JSON object") from error
 
@@ -478,4 +478,4 @@ class EventWriter:
             await self._api.send("POST", object_path("v1", "Event", namespace=namespace), event)
         except ApiFailed as error:
             if error.status != 409:  # another replica was faster
-                _LOG.warning("an Event about %s %s cannot be written: %s", about.get("kind"), meta.get("name"), error)
+                _LOG.warning("cannot write an Event about %s %s: %s", about.get("kind"), meta.get("name"), error)

@@ -398,8 +398,8 @@ class ApiRecords:
                 record.uid = uid_of(root)
                 return record
         raise SpotwrightError(
-            f"SpotRun {record.folder.name} in namespace {namespace} is that of another workload: delete it, as a member of the "
-            "group spotwright:repair"
+            f"SpotRun {record.folder.name} in namespace {namespace} belongs to another workload: have a member of the group"
+            " spotwright:repair delete it"
         )
 
     def recent(self, since: float) -> Iterable[RunRecord]:
@@ -420,7 +420,7 @@ class ApiRecords:
             except ApiFailed as error:
                 if error.status != 404:
                     raise StateError(
-                        f"namespace {namespace}: it cannot be read what was deleted there ({error})"
+                        f"namespace {namespace}: its list of deleted runs cannot be read ({error})"
                     ) from error
                 until = 0.0
             self._deleted[namespace] = time.monotonic() + _KNOWN_FOR, until
@@ -535,8 +535,8 @@ class ApiRecord:
         plan = packed(json.dumps(plan_document(stored), separators=(",", ":")))
         if len(plan) > _LONGEST_PLAN:
             raise TooLarge(
-                f"{self._place}: its configuration and its templates take {format_bytes(len(plan))} packed, and no more than "
-                f"{format_bytes(_LONGEST_PLAN)} are recorded: make them smaller"
+                f"{self._place}: its configuration and its templates take {format_bytes(len(plan))} packed, and the limit is"
+                f" {format_bytes(_LONGEST_PLAN)}: make them smaller"
             )
         self._plan = plan
 
@@ -579,7 +579,7 @@ class ApiRecord:
         self._conditions = known_conditions(found)
         absent = sorted({*read.absent, *self.lost})
         self._incomplete = (
-            ("EventsDeleted", f"{len(absent)} recorded events were deleted by somebody") if absent else ("", "")
+            ("EventsDeleted", f"{len(absent)} recorded events were deleted from outside") if absent else ("", "")
         )
         self._find_pages(read)
         read.forget()
@@ -664,8 +664,8 @@ class ApiRecord:
         size = len(row.to_text())
         if size > PAGE:
             raise TooLarge(
-                f"{self._place}: an event ({row.kind} of {row.task or 'the run'}) has {format_bytes(size)}, and no more than "
-                f"{format_bytes(PAGE)} are recorded"
+                f"{self._place}: an event ({row.kind} of {row.task or 'the run'}) has {format_bytes(size)}, and the limit is"
+                f" {format_bytes(PAGE)}"
             )
 
     def _put(self, home: Home, row: StoredRow) -> None:

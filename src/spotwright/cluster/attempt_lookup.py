@@ -367,7 +367,7 @@ class AttemptHistoryReader:
             async with asyncio.timeout_at(until):
                 return replace(await given_out(), stays=facts.stays)
         except (StateError, TimeoutError) as error:
-            _LOG.warning("%s", str(error) or "the number of an attempt was not given out in time")
+            _LOG.warning("%s", str(error) or "the attempt number was not assigned in time")
             return replace(facts, is_known=False)
 
     async def _keep(
@@ -570,7 +570,7 @@ async def _in_time() -> AsyncIterator[None]:
         async with asyncio.timeout(_NOTED):
             yield
     except TimeoutError:
-        raise StateError(f"numbers of attempts: the API server did not store them within {_NOTED:g} s") from None
+        raise StateError(f"attempt numbers: the API server did not store them within {_NOTED:g} s") from None
 
 
 def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:

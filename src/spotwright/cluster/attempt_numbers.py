@@ -218,7 +218,7 @@ class Numbers:
         if isinstance(answer, Wait) and answer.is_lost:
             where = f"SpotCounter {asked.namespace}/{asked.place.name}"
             self._store.say(
-                f"{where} is missing: was it deleted? Numbers go on from the journal, and from pods that are there"
+                f"{where} is missing: was it deleted? Numbering continues from the journal and from existing pods"
             )
         return self._noted(answer)
 
@@ -403,7 +403,7 @@ class Numbers:
                 try:
                     await self._confirm(place, self._seen.pop(place))
                 except StateError as error:  # a review asks the API server for such pods
-                    _LOG.warning("pods that were seen are not noted: %s", error)
+                    _LOG.warning("cannot note the pods that were seen: %s", error)
 
     def _take_later(self, now: float) -> None:
         due = [one for one in self._later if one[0] <= now]

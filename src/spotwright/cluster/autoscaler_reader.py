@@ -50,7 +50,7 @@ def _seen(found: Sequence[_Found], speaks: bool, now: float) -> Autoscalers:
     if state is not None and not state.is_kept(now):
         state = None
     if has_status is False and speaks:
-        has_status, unread = None, "a cluster autoscaler speaks in Events, and has no status in kube-system"
+        has_status, unread = None, "a cluster autoscaler writes Events but has no status ConfigMap in kube-system"
     patterns, has_priorities = _understood(priorities, priorities_of)
     weights = None if node_pools.unread else weights_of((node_pools.data or {}).get("items") or ())
     return Autoscalers(has_status, state, has_priorities, patterns, weights, unread)
@@ -94,7 +94,7 @@ class AutoscalerReader:
             now = self._api.now()
             seen = await asyncio.to_thread(_seen, found, speaks, now)  # of 200 groups it takes a third of a second
             if seen.unread and seen.unread != self.seen.unread:
-                _LOG.warning("what adds nodes to the pools is not known: %s", seen.unread)
+                _LOG.warning("cannot tell what adds nodes to the pools: %s", seen.unread)
             self.seen, self.is_complete = seen, True
             await asyncio.sleep(_EVERY)
 
@@ -191,7 +191,7 @@ async def _ask(context: str | None) -> ShownPools:
         maps, no_maps = await _config_maps(api)
     except ApiFailed as error:
         raise InputError(
-            f"{error}: reading pools needs a cluster that answers, and the right to list its nodes"
+            f"{error}: reading pools needs a cluster that answers and the right to list its nodes"
         ) from error
     finally:
         await api.close()

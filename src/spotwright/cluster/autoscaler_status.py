@@ -254,7 +254,7 @@ class AutoscalerStatus:
         if coming is not None:
             return coming
         if not self.can_hear and not found:
-            return _waits(ORDERS_UNKNOWN, "Events of autoscalers are not readable here")
+            return _waits(ORDERS_UNKNOWN, "Events of autoscalers cannot be read here")
         if not known or (of_karpenter and of_groups):
             return None  # each autoscaler speaks for its own pools alone
         if of_karpenter:
@@ -358,7 +358,7 @@ class AutoscalerStatus:
         reasons = _CANNOT.findall(word.message)
         if not reasons or all(pool.min_nodes >= pool.max_nodes for pool in wanted):
             return None  # it does not report pools of a fixed size
-        told = f"no group that it admits can grow: {', '.join(dict.fromkeys(reasons))}"
+        told = f"no node group that fits it can grow: {', '.join(dict.fromkeys(reasons))}"
         return _waits(NO_SCALE_UP, told, word.at)
 
     def _not_looked_yet(self, pod: Mapping[str, Any], now: float) -> PodWaits | None:
@@ -366,7 +366,7 @@ class AutoscalerStatus:
         made_at = seconds(metadata(pod).get("creationTimestamp"))
         if made_at is None or now >= made_at + _LOOKED or self._status is None or self._status.at is None:
             return None
-        return _waits(NODE_ORDERED, "the cluster autoscaler has not looked at it yet", made_at)
+        return _waits(NODE_ORDERED, "the cluster autoscaler has not considered it yet", made_at)
 
     def _groups(self, wanted: Sequence[Pool], pools: Mapping[str, Pool], now: float) -> Mapping[str, Sequence[Group]]:
         """The groups of each of these pools by a status that is kept up to date; none without such a status or group."""

@@ -128,7 +128,7 @@ def identity(text: bytes) -> dict[str, Any]:
 
 
 def _too_many(most: int = MOST_MEMORY) -> TooManyValues:
-    return TooManyValues(f"it would take more than {most // 1_000_000} MB of memory")
+    return TooManyValues(f"it would need more than {most // 1_000_000} MB of memory")
 
 
 class WatchEvent(msgspec.Struct):

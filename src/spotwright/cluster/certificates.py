@@ -53,7 +53,7 @@ _AUTHORITY_LASTS = timedelta(days=30)
 _SERVING_LASTS = timedelta(days=7)
 _BEFORE = timedelta(hours=1)  # clocks of API servers may be behind ours
 _NAME = "Spotwright webhook"
-_AGAIN = "remove it, and a new one is made"
+_AGAIN = "remove it, and the controller makes a new one"
 _SIGNS = x509.KeyUsage(
     key_cert_sign=True,
     crl_sign=True,
@@ -80,7 +80,7 @@ class Authority:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise StateError(f"{folder}: cannot be made ({error.strerror})") from error
+            raise StateError(f"{folder}: cannot be created ({error.strerror})") from error
 
     def renew(self, now: datetime | None = None) -> bytes:
         """Make an authority if none exists or the newest has used two thirds of its time.
@@ -375,7 +375,7 @@ class Callers(NamedTuple):
 API_SERVERS = Callers("API servers", "new objects are not placed until it is renewed; attempts are still recorded")
 """Those that ask a webhook."""
 
-READERS = Callers("readers", "whole logs of the cluster are unreadable until it is renewed; all else goes on")
+READERS = Callers("readers", "whole logs of the cluster are unreadable until it is renewed; everything else continues")
 """The clients of a recorder."""
 
 
@@ -419,11 +419,11 @@ class Renewal:
                 self._make(self._authority)
             if self._is_to_be_served() and self.served.reload():
                 self._served_until = self._accepted_until()
-                _LOG.info("a new certificate is served, until %s", _moment(self._span()[1]))
+                _LOG.info("serving a new certificate, valid until %s", _moment(self._span()[1]))
         except SpotwrightError as error:
-            problem = f"; it is not renewed: {error}"
+            problem = f"; it could not be renewed: {error}"
             if problem != self._problem:
-                _LOG.warning("certificates are not renewed, tried again every %g s: %s", _LOOK, error)
+                _LOG.warning("certificates could not be renewed, retrying every %g s: %s", _LOOK, error)
         self._problem = problem
         await self._judge(problem, warn)
 
@@ -505,7 +505,7 @@ class Renewal:
             text = f"{self._callers.who} would refuse the new certificate {whose} ({refused})"
             return (
                 "CertificateRefused",
-                f"{text}: the one before is served until {_moment(self._served_until)}",
+                f"{text}: the previous one is served until {_moment(self._served_until)}",
                 _REFUSED_AGAIN,
             )
         if refused:

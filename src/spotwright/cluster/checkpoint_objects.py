@@ -67,7 +67,7 @@ class CheckpointObjects:
             try:
                 await self.make()
             except ApiFailed as error:
-                _LOG.warning("what checkpoints need is not made: %s", error)
+                _LOG.warning("cannot create what checkpoints need: %s", error)
             await asyncio.sleep(_EVERY)
 
     async def make(self) -> None:
@@ -105,9 +105,9 @@ class CheckpointObjects:
             if error.status == _NO_NAMESPACE:
                 return False
             if error.status != _EXISTS:
-                _LOG.warning("%s %s/%s is not made: %s", made["kind"], namespace, name, error)
+                _LOG.warning("cannot create %s %s/%s: %s", made["kind"], namespace, name, error)
             return not error.may_pass
-        _LOG.info("%s %s/%s is made: pods mount it for checkpoints", made["kind"], namespace, name)
+        _LOG.info("created %s %s/%s: pods mount it for checkpoints", made["kind"], namespace, name)
         return True
 
 

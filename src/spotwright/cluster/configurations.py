@@ -112,10 +112,8 @@ class Configurations:
         name = f"ConfigMap {namespace}/{CONFIG_MAP}: {FILE_NAME}"
         most = MOST_AT_HOME if namespace == self.home else MOST_OF_NAMESPACE
         if len(text) > most:  # before it is read: that takes up to 10 ms for each KiB
-            shown = f"{len(text) // 1024} KiB, and at most {most // 1024} KiB are read"
-            raise ConfigError(
-                f"{name}: it has {shown}: leave out tasks and pools that are like others, by patterns in names"
-            )
+            shown = f"{len(text) // 1024} KiB, and the limit is {most // 1024} KiB"
+            raise ConfigError(f"{name}: it has {shown}: replace similar tasks and pools by patterns in their names")
         cluster = self._in_force.get(self.home) if namespace != self.home else None
         own = configuration.parse(text if cluster is None else _with_pools(text, cluster), name, traces_exist=False)
         layers = [
@@ -312,4 +310,4 @@ class ConfigMaps:
 
 
 def _of_problem(message: str) -> str:
-    return f"not in force, the last good configuration stays: {message}"
+    return f"not in force; the last valid configuration still applies: {message}"

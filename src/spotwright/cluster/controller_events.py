@@ -76,8 +76,8 @@ class Defects:
         if not workload:
             return
         why = (
-            "is not recorded any more, because of a defect in Spotwright: the recorder's log has the error; please report it. "
-            "It goes on and is placed as before; a recorder that starts again tries to record it"
+            "is no longer recorded, because of a defect in Spotwright: the recorder's log has the error; please report it. "
+            "It goes on and is placed as before; a restarted recorder will try to record it"
         )
         self._told.put(workload, why)
 
@@ -140,7 +140,7 @@ class UnreadKinds:
         self._told &= now
         for kind, why in sorted((now & self._before) - self._told):
             event = about_namespace(self._home)
-            await self._events.write(event, "KindNotRead", f"{kind} is not read: {why}", is_warning=True)
+            await self._events.write(event, "KindNotRead", f"{kind} cannot be read: {why}", is_warning=True)
             self._told.add((kind, why))
         self._before = now
 
@@ -212,8 +212,8 @@ class ConflictingControllers:
                 continue
             self._known.setdefault(namespace, set()).add(rival)
             text = (
-                f"{rival} serves namespace {namespace} beside {self.name}: what is created there follows the one that is asked"
-                " first, and both record and move its pods; end one of them with spotwright controller unregister"
+                f"{rival} also serves namespace {namespace}, beside {self.name}: the one asked first places new objects, and"
+                " both record and evict pods; stop one of them with spotwright controller unregister"
             )
             _LOG.warning("%s", text)
             event = about_namespace(namespace)

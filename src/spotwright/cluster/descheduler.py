@@ -112,7 +112,7 @@ class EvictionJournal:
             eviction.not_before = clock + min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(eviction.tries - 1, 10))
             if error.status != _CHANGED:
                 _LOG.warning(
-                    "pod %s/%s: cannot %s it, tried again: %s", eviction.namespace, eviction.name, eviction.what, error
+                    "pod %s/%s: cannot %s it, retrying: %s", eviction.namespace, eviction.name, eviction.what, error
                 )
             return
         eviction.not_before = clock + _LONGEST_WAIT  # its object may stay until its controller lets go of it
@@ -156,7 +156,7 @@ def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *
     if any(labels.get(QUEUE_LABEL) for labels in labelled):
         return "Kueue chooses its flavor, and with it its nodes"
     if controller_of(pod) is not None and not is_admitted:
-        return "no webhook has admitted it for a rung, so the next pod would wait for the same nodes"
+        return "it was not pinned to a rung by the webhook, so the next pod would wait for the same nodes"
     return why_not_made_again(pod, owners)
 
 
@@ -199,7 +199,7 @@ def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
     cost = backoff_after(max(1, parallelism))
     if cost <= _WORTH:
         return ""
-    return f"its Job makes no pod for {cost:g} s after {parallelism} of them are evicted together"
+    return f"its Job creates no pods for {cost:g} s after {parallelism} of them are evicted at once"
 
 
 def _waits_to_make_pods(owners: Sequence[Mapping[str, Any]]) -> bool:
@@ -272,7 +272,7 @@ def why_gone(node: NodeSeen, now: float) -> str:
     made_at = seconds(metadata(node.state).get("creationTimestamp")) or 0.0
     for event in node.events:
         if event.get("reason") in node_signs.GONE_EVENTS and event_time(event) >= made_at:
-            return f"the provider has no machine for node {node.name} any more (event {event['reason']})"
+            return f"the provider no longer has a machine for node {node.name} (event {event['reason']})"
     return _taken_after_notice(node, now)
 
 
@@ -294,7 +294,7 @@ def why_replaced(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], no
     rules = mappings(mapping(mapping(owners[0].get("spec")).get("podFailurePolicy")).get("rules"))
     if not any(map(is_own_rule, rules)):
         return ""
-    return f"node {node.name} does not report, and without our podFailurePolicy its Job would not wait for it"
+    return f"node {node.name} does not report, and its Job, which lacks our podFailurePolicy, would not wait for it"
 
 
 def not_ready_since(node: Mapping[str, Any] | None) -> float | None:
@@ -310,7 +310,7 @@ def _taken_after_notice(node: NodeSeen, now: float) -> str:
     ends_at = told.notice.ends_at
     if now < ends_at + _AFTER_NOTICE or silent_since < ends_at - _BEFORE_END:
         return ""
-    return f"the provider has announced the end of node {node.name}, which does not report since"
+    return f"the provider announced the end of node {node.name}, which has not reported since"
 
 
 def _ready(node: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -484,7 +484,7 @@ class Descheduler:
             return
         self._attempts[uid_of(pod)] = attempt, pools
         if not attempt.released:
-            why = f"node {node.name} restarted before it began, and its kubelet does not start it any more: {restarted}"
+            why = f"node {node.name} restarted before it began, and its kubelet will not start it: {restarted}"
             yield AttemptReleased(now, task.path, attempt.number, why=why)
 
     def _want(self, what: Any, pod: Mapping[str, Any], why: str) -> None:

@@ -100,7 +100,7 @@ class RunWatch:
                         return
                     self._heard({"kind": kind, **change["object"]})
         except (ApiFailed, ValueError, KeyError, TypeError) as error:
-            _LOG.debug("the watch of %ss in namespace %s ends: %s", kind, self._namespace, error)
+            _LOG.debug("the watch of %ss in namespace %s ended: %s", kind, self._namespace, error)
         finally:
             self._heard(None)
 
@@ -131,7 +131,7 @@ class TailText:
             line_end = "\n" if self.text and not self.text.endswith(b"\n") else ""
             missing = begin - self._end
             self.text += (
-                f"{line_end}[spotwright: {missing:,} bytes are left out here: no store keeps whole logs]\n".encode()
+                f"{line_end}[spotwright: {missing:,} bytes are missing here: whole logs are not stored]\n".encode()
             )
         self.text += tail[max(0, self._end - begin) :]
         self._end = end

@@ -425,14 +425,14 @@ def _notes(one: _Class, pool: Pool, taints: Sequence[str]) -> Iterator[str]:
     if len(machines) > 1:
         yield f"machines of several sizes ({names(machines)}): node is the largest amount of each resource"
     if pool.os != one.os:
-        yield f"operating system {one.os}: spotwright.yaml knows linux and windows"
+        yield f"operating system {one.os}: spotwright.yaml supports linux and windows"
     partial = {str(taint) for node in one.nodes for taint in node.taints} - {
         str(taint) for taint in providers.taints(pool)
     }
     for taint in sorted(partial - set(taints)):
         holders = [node.name for node in one.nodes if taint in map(str, node.taints)]
         if len(holders) < len(one.nodes):
-            yield f"the taint {taint} is on {names(holders)} alone, so it is left out"
+            yield f"the taint {taint} is only on {names(holders)}, so it is left out"
 
 
 def _told_apart(

@@ -17,8 +17,8 @@ from spotwright.kube.object_fields import mapping, mappings
 __all__ = ["METRICS_NOTE", "is_wrapped_by_katib", "may_lose_metrics", "redirected_to", "trial_of", "trial_values"]
 
 METRICS_NOTE = (
-    "was tried again, and Katib reads the metrics that the last attempt of a trial has printed: if it resumes, it has to print "
-    "the earlier ones too, as Checkpoint.print of spotwright.checkpoint does, or the best trial may be wrong"
+    "was retried, and Katib reads only the metrics that a trial's last attempt prints: a resumed attempt must print the earlier"
+    " ones again, as Checkpoint.print of spotwright.checkpoint does, or Katib may choose the wrong best trial"
 )
 """What a run says once after the name of a trial that :func:`may_lose_metrics`."""
 

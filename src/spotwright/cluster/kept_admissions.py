@@ -144,6 +144,9 @@ class Admissions:
     def _tell(self, place: Place, why: str) -> None:
         if not self.problem:
             _LOG.warning(
-                "what was decided of pods cannot be read (%s/%s: %s); they wait", place.namespace, place.name, why
+                "cannot read earlier decisions about pods (%s/%s: %s); these pods wait",
+                place.namespace,
+                place.name,
+                why,
             )
         self.problem = why

@@ -91,7 +91,7 @@ class NodeLeases:
             except ApiFailed as error:
                 if error.status in FORBIDDEN:
                     self._is_refused = True
-                    _LOG.warning("until when lost nodes lived is known by logs alone: %s", error)
+                    _LOG.warning("only logs show until when lost nodes lived: %s", error)
                 else:
                     _LOG.debug("%s", error)
                 continue

@@ -113,7 +113,7 @@ class KubernetesLease:
             await self._try("renew")
         self._renewed_at = None
         by = f" to {self.holder}" if self.holder not in ("", self.identity) else ": it could not be renewed in time"
-        raise Fenced(f"{self._described()} is lost{by}; this replica stops writing")
+        raise Fenced(f"{self._described()} was lost{by}; this replica stops writing")
 
     async def give_up(self) -> None:
         """Let the next replica begin at once. Do not write after this.
@@ -130,7 +130,7 @@ class KubernetesLease:
                     spec = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
                     await self._api.send("PUT", self._path, {**found, "spec": spec})
         except (ApiFailed, TimeoutError) as error:
-            _LOG.warning("%s could not be given up, and expires: %s", self._described(), error)
+            _LOG.warning("%s could not be released and will expire: %s", self._described(), error)
 
     def _now(self) -> str:
         """A time for people and readers, by the API server's clock; no replica decides by it."""

@@ -302,7 +302,7 @@ class _Listener(asyncio.AbstractServer):
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return
             except OSError as error:
-                _LOG.warning("no connection can be accepted now: %s", error)
+                _LOG.warning("cannot accept connections now: %s", error)
                 for each in self.sockets:  # until the next sweep
                     self._gate.loop.remove_reader(each)
                 return

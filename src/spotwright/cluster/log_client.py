@@ -151,10 +151,10 @@ class Controller:
         """The error of a connection that does not come back, or got no answer."""
         if self._has_answered:
             return ControllerGone(
-                f"{self.place}: the connection was lost and does not come back ({_named(error)}); "
-                "repeat the command once the controller runs"
+                f"{self.place}: lost the connection and could not reconnect ({_named(error)}); repeat the command once the"
+                " controller runs"
             )
-        text = f"{self.place}: does not answer ({_named(error)}); see whether it runs"
+        text = f"{self.place}: does not answer ({_named(error)}); check that it runs"
         if self._login.has_certificate:  # a server that refuses one may close the connection without a word
             text += ", and whether your client certificate is of this cluster and has not expired"
         return ControllerGone(text)
@@ -280,9 +280,7 @@ def _context(kubernetes: Kubernetes, authority: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=authority or None)
     except ssl.SSLError as error:
-        raise InputError(
-            f"the authority of the controller's certificate is not a certificate ({error.reason})"
-        ) from error
+        raise InputError(f"the CA of the controller's certificate is not a certificate ({error.reason})") from error
     kubernetes.present_certificate(context)
     return context
 
@@ -291,7 +289,7 @@ def _authority(kubernetes: Kubernetes, namespace: str) -> str:
     found = _read(kubernetes, namespace, "ConfigMap", CONFIG_MAP, f"get configmaps/{CONFIG_MAP}")
     authority = str((found.get("data") or {}).get("ca.crt", ""))
     if not authority:
-        raise InputError(f"ConfigMap {CONFIG_MAP} in namespace {namespace} has no ca.crt: start the controller again")
+        raise InputError(f"ConfigMap {CONFIG_MAP} in namespace {namespace} has no ca.crt: restart the controller")
     return authority
 
 

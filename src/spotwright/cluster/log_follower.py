@@ -77,7 +77,7 @@ class Reading:
 def _end(last: int, *, is_open: bool) -> bytes:
     """The line that says what may be missing where neither the lines read before nor new ones came."""
     line_end = "\n" if is_open else ""
-    why = "the kubelet has rotated its log"
+    why = "the kubelet rotated its log"
     return f"{line_end}[spotwright: lines may be missing here, after {stamp_text(last)}: {why}]\n".encode()
 
 
@@ -86,9 +86,7 @@ def _gap(missing_from: int, until: int, *, is_open: bool) -> bytes:
     line_end = "\n" if is_open else ""
     span = f"between {stamp_text(missing_from)} and {stamp_text(until)}"
     lasted = format_duration(max(0.0, (until - missing_from) / 1e9))
-    return (
-        f"{line_end}[spotwright: lines are missing here, {span} ({lasted}): the kubelet has rotated its log]\n".encode()
-    )
+    return f"{line_end}[spotwright: lines are missing here, {span} ({lasted}): the kubelet rotated its log]\n".encode()
 
 
 _ADDED = frozenset(
@@ -131,7 +129,7 @@ def next_readable(pod: Mapping[str, Any], restart: int, done: Iterable[str]) -> 
                 is_main=False, about=f", which prints what {main} writes: Katib redirects it"
             )
         found = _main(pod, main, restart)
-        return found and found._replace(about=", what Katib does not redirect" if printer else "")
+        return found and found._replace(about=", the output that Katib does not redirect" if printer else "")
     return next((each for each in _failed_beside(pod, main) if each.container not in done), None)
 
 
@@ -267,7 +265,7 @@ class Follower:
         self._is_complete = False
 
     def put(self, pod: Mapping[str, Any], *, is_lost: bool, is_ending: bool = False) -> None:
-        """The pod has changed. ``is_lost``: it is gone, or its node does not report any more.
+        """The pod has changed. ``is_lost``: it is gone, or its node no longer reports.
 
         ``is_ending``: it was notified of an interruption, or is being deleted.
         """
@@ -302,9 +300,7 @@ class Follower:
             target = next_readable(self.pod, self._restart, self._done)
             if target is not None and target.is_lost:
                 await self._write_surely(
-                    lambda: self._say(
-                        "this attempt's log is missing: its container was started again twice before it was read"
-                    )
+                    lambda: self._say("this attempt's log is missing: its container restarted twice before it was read")
                 )
                 self._done.append(target.container)
             elif target is None or refused > _TRIES:
@@ -351,7 +347,7 @@ class Follower:
                 "not read"
             )
         if self._trouble and self._log.notes:
-            last = f"; its last line is of {stamp_text(self._position.last)}" if self._position.last else ""
+            last = f"; its last line is from {stamp_text(self._position.last)}" if self._position.last else ""
             await self._say(f"the log ends here: {self._trouble}{last}")
 
     async def _write_surely(self, write: Callable[[], Awaitable[None]]) -> None:
@@ -385,7 +381,7 @@ class Follower:
             reading.cancel()
             await asyncio.wait((reading, lost))
         if reading.cancelled():
-            self._trouble = "its node does not report any more"
+            self._trouble = "its node no longer reports"
             return Answer.CUT
         answer = reading.result()
         if answer is Answer.WHOLE and target.is_over:

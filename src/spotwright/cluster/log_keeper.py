@@ -178,7 +178,7 @@ class LogKeeper:
         error = task.exception()
         if error is not None:  # the watcher's next word begins it again, where it was
             trace = None if isinstance(error, Overtaken) else error
-            _LOG.warning("the log of attempt %s is not followed: %s", key, error, exc_info=trace)
+            _LOG.warning("cannot follow the log of attempt %s: %s", key, error, exc_info=trace)
         elif key in self._of_pod.get(key.partition("/")[0], ()):
             self._complete[key] = 0.0 if follower is None else follower.last_line_at
 
@@ -192,7 +192,7 @@ class LogKeeper:
         except PlaceAway:
             return
         except OSError as error:
-            _LOG.warning("%s: the sizes of logs are not known (%s)", self._place.about, error.strerror)
+            _LOG.warning("%s: cannot read the sizes of logs (%s)", self._place.about, error.strerror)
             return
         for namespace, logs in found.items():
             dropped = logs_to_drop(logs, limit)
@@ -224,7 +224,7 @@ class LogKeeper:
             left = await self._place.unfinished()
         except OSError as error:
             level = logging.DEBUG if isinstance(error, PlaceAway) else logging.WARNING
-            _LOG.log(level, "%s: logs that were not finished are not known: %s", self._place.about, error)
+            _LOG.log(level, "%s: cannot list unfinished logs: %s", self._place.about, error)
             return False
         for name, notes in left:
             key = f"{notes['uid']}/{notes['restart']}"

@@ -185,7 +185,7 @@ class Objects:
         try:
             disk = os.statvfs(unquote(parts.path)) if parts.scheme == "file" else None
         except OSError as error:
-            _LOG.debug("%s: its room is not known (%s)", self.shown, error.strerror)
+            _LOG.debug("%s: cannot tell its free space (%s)", self.shown, error.strerror)
             return None
         if disk is None:
             return None
@@ -277,7 +277,7 @@ def _reason(error: Exception) -> str:
     status = re.search(r"status code: (\d{3}[A-Za-z ]{0,40})", text)
     answer = ", ".join(each[1].strip() for each in (status, code) if each is not None)
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or (status and status[1][:3] in ("401", "403")):
-        return f"the credentials may not do this ({answer or kind})"
+        return f"the credentials do not allow this ({answer or kind})"
     if isinstance(error, FileNotFoundError):
         return f"bucket or folder not found ({answer or 'not found'})"
     if isinstance(error, OSError) and error.strerror:
@@ -297,7 +297,7 @@ class _GoneError(PlaceAway):
     """A listed object is gone."""
 
     def __init__(self) -> None:
-        super().__init__("a part of the log is gone")
+        super().__init__("a part of the log is missing")
 
 
 @dataclass
@@ -434,7 +434,7 @@ class StoredLogs:
         """The line that stands for the middle of a log, which is left out, and where the text goes on behind it."""
         first = await self.part(name, numbers[await self.first(name, numbers, lambda part: part.is_behind)])
         missing = first.start - last.head
-        return f"[spotwright: {format_bytes(missing)} are left out here]\n".encode() if missing else b"", first.start
+        return f"[spotwright: {format_bytes(missing)} are missing here]\n".encode() if missing else b"", first.start
 
     async def _text(self, name: LogName, folder: Folder, begin: int, end: int) -> bytes:
         """The text from one place to another, of everything that came."""

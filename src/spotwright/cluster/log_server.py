@@ -187,7 +187,7 @@ class Access:
         try:
             return await answer
         except ApiFailed as error:
-            raise Refused(503, f"the controller cannot ask the API server who may read what: {error}") from error
+            raise Refused(503, f"the controller cannot check permissions with the API server: {error}") from error
 
     async def _review_token(self, token: str) -> Caller | None:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
@@ -289,7 +289,7 @@ class LogServer:
         except SpotwrightError as error:
             return _error(500, "state", str(error))
         except PlaceAway as error:
-            return _error(503, "state", f"the store cannot be read now: {error}")
+            return _error(503, "state", f"the store cannot be read: {error}")
 
     async def _read(self, request: web.Request, caller: Caller) -> web.Response:
         run, query = request.match_info["run"], request.query
@@ -350,7 +350,7 @@ class LogServer:
         archive, (offset, at_most) = await self._asked_for(request, caller), _part_of(request.query)
         data = None if self._objects is None else await self._objects.get(archive.key, offset, offset + at_most)
         if data is None:
-            raise UnknownRun(f"run {archive.run} is not archived any more")
+            raise UnknownRun(f"run {archive.run} is no longer archived")
         return web.Response(body=data, content_type="application/octet-stream")
 
     async def _delete(self, request: web.Request, caller: Caller) -> web.Response:
@@ -369,7 +369,7 @@ class LogServer:
             )
         if self._objects is not None:
             await self._objects.delete([archive.key])
-        _LOG.info("the archive of run %s in namespace %s is deleted by %s", archive.run, archive.namespace, caller.user)
+        _LOG.info("%s: deleting the archive of run %s in namespace %s", archive.run, archive.namespace, caller.user)
         return web.Response()
 
 
@@ -410,7 +410,7 @@ async def start_log_server(
     try:
         accept_certificates(context, await client_authority(api))
     except (ApiFailed, ssl.SSLError) as error:
-        _LOG.warning("people are read by their tokens alone, not by client certificates: %s", error)
+        _LOG.warning("people are identified only by their tokens, not by client certificates: %s", error)
     server = LogServer(Access(api), Objects(logs) if logs else None, repair_group)
     return await serve(server.application(), host=host, port=port, context=context)
 

@@ -257,7 +257,7 @@ class LogStore:
         now = time.monotonic()
         if not why:
             if self.trouble:
-                _LOG.info("%s: takes logs again", self.about)
+                _LOG.info("%s: accepts logs again", self.about)
             self.trouble, self._wait = "", _FIRST_WAIT
             self._is_back.set()
             return
@@ -270,8 +270,8 @@ class LogStore:
         if why != self._said or now >= self._said_at + _SAID_AGAIN:
             self._said, self._said_at = why, now
             text = (
-                f"logs cannot be kept: {why}. They wait in memory, and where that is full their oldest lines are left out; ended "
-                "runs stay in the API until they can be archived; see --logs (in the chart: logs.url and logs.secret)"
+                f"logs cannot be stored: {why}. They wait in memory; when that is full, their oldest lines are dropped. Ended"
+                " runs stay in the API until they can be archived; see --logs (in the chart: logs.url and logs.secret)"
             )
             _LOG.warning("%s", text)
             self._on_trouble(text)
@@ -287,8 +287,7 @@ class LogStore:
         key = f"{OPEN}/{self.owner}/{_TRIED}"
         if await self.objects.put_new(key, b"") and await self.objects.put_new(key, b""):
             _LOG.warning(
-                "%s: this store ignores conditional writes: should two processes keep logs at once, one may overwrite what the "
-                "other has written",
+                "%s: this store ignores conditional writes: if two processes store logs at once, one may overwrite the other's",
                 self.about,
             )
 
@@ -348,7 +347,7 @@ class LogStore:
         folder = run_key(name)
         if await self.objects.get(f"{folder}/{OWNER}") != self.owner.encode():
             return
-        _LOG.info("run %s: its logs are deleted, as it is", name.run)
+        _LOG.info("run %s was deleted: deleting its logs", name.run)
         await self._delete(f"{OPEN}/{self.owner}/{folder}")
         await self._delete(folder, {f"{folder}/{OWNER}"})
         await self.objects.delete([f"{folder}/{OWNER}"])  # last: it says that the rest may be deleted
@@ -541,15 +540,15 @@ class _PartsLog:
         if self._left_out:
             line_end = "\n" if self._is_mid_line else ""
             lines = f"{self._left_out_lines:,} lines"
-            why = "they came while the store of logs refused writes"
-            gap = f"{line_end}[spotwright: {format_bytes(self._left_out)} ({lines}) are left out here: {why}]\n"
+            why = "they arrived while the log store refused writes"
+            gap = f"{line_end}[spotwright: {format_bytes(self._left_out)} ({lines}) are missing here: {why}]\n"
             text = gap.encode() + text
             self._left_out = self._left_out_lines = 0
         self._buffer.clear()
         half = self._store.log_limit // 2
         if self._head < 0 < self._start and self._start + len(text) > half:
             last = format_bytes(self._store.log_limit // 4)
-            said = f"this log is longer than {format_bytes(half)}; of the rest, at least the last {last} follow when it has ended"
+            said = f"this log is longer than {format_bytes(half)}; at least its last {last} follow when it has ended"
             line_end = "\n" if self._is_mid_line else ""
             announcement = f"{line_end}[spotwright: {said}]\n".encode()
             self._head = self._start + len(announcement)

@@ -89,7 +89,7 @@ class LogTails:
                     self._paths[left[0]] = records_path(ATTEMPT, each.metadata.namespace, each.metadata.name)
                     found.append(left)
                 if seen >= _LISTED or len(found) >= _LEFT:
-                    _LOG.warning("%s: some logs that were not finished are not looked for", self.about)
+                    _LOG.warning("%s: cannot look for some unfinished logs", self.about)
                     break
         except ApiFailed as error:
             raise PlaceAway(str(error)) from error
@@ -115,7 +115,7 @@ class LogTails:
         try:
             going = {each.metadata.name async for each in self._listed(RUN, {"labelSelector": f"{ENDED_LABEL}!=true"})}
         except ApiFailed as error:
-            _LOG.debug("which runs go on is not known: %s", error)
+            _LOG.debug("cannot tell which runs are active: %s", error)
             return
         for name in known:
             if name.run not in going:
@@ -132,7 +132,7 @@ class LogTails:
                     try:
                         yield msgspec.json.decode(text, type=_Listed)
                     except msgspec.DecodeError as error:
-                        _LOG.warning("a %s is not read: somebody else has written it (%s)", kind, error)
+                        _LOG.warning("ignoring a %s that Spotwright did not write (%s)", kind, error)
                 following = "" if page.metadata is None else page.metadata.continue_ or ""
                 if not following:
                     break
@@ -149,7 +149,7 @@ class LogTails:
                 if error.status == _GONE:
                     self.forget(log.name)
                 else:
-                    _LOG.warning("the end of log %s is not dropped now: %s", log.name.title, error)
+                    _LOG.warning("cannot drop the end of log %s now: %s", log.name.title, error)
                 continue
             self.note(log._replace(size=0, is_complete=True))
             dropped.append(log)
@@ -381,7 +381,7 @@ class _TailLog:
         self._is_new = False
         if not self._is_refused:
             self._is_refused = True
-            _LOG.warning("the end of log %s is not kept: %s", self.name.title, error)
+            _LOG.warning("cannot store the end of log %s: %s", self.name.title, error)
 
 
 def _whole_characters(data: bytes) -> str:

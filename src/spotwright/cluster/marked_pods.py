@@ -84,7 +84,7 @@ async def pod_texts(api: Api, namespace: str, selector: str = "", *, most_bytes:
         if not more:
             return
         if left <= 0:
-            raise ApiFailed(f"{path}: these pods have more than {most_bytes >> 20} MiB, and are not read", TOO_LARGE)
+            raise ApiFailed(f"{path}: these pods are larger than {most_bytes >> 20} MiB together", TOO_LARGE)
 
 
 class CarriedNumbers:
@@ -119,7 +119,7 @@ class CarriedNumbers:
                         found.append(each)
                         size += len(each.metadata) + _MARKED
                     if size > _MOST_KEPT:
-                        _LOG.warning("namespace %s has more pods with numbers than are restored", namespace)
+                        _LOG.warning("namespace %s has more numbered pods than can be restored", namespace)
                         break
         except ApiFailed as error:
             _LOG.warning("%s", error)

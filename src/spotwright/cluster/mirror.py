@@ -272,7 +272,7 @@ class Mirror:
                     if change is not None:
                         yield change
         except StreamSilent as error:
-            _LOG.debug("%s; watching anew", error)  # from the same version: no change is missed
+            _LOG.debug("%s; restarting the watch", error)  # from the same version: no change is missed
         except ApiFailed as error:
             if error.status == 410:
                 raise _Gone from error
@@ -283,10 +283,10 @@ class Mirror:
         try:
             event = read_as(WatchEvent, line)
         except msgspec.DecodeError as error:
-            raise ApiFailed(f"{self._path}: a line of the watch is cut off") from error
+            raise ApiFailed(f"{self._path}: a line of the watch is truncated") from error
         text = bytes(event.object)
         if not text.startswith(b"{"):
-            raise ApiFailed(f"{self._path}: the watch holds no object")
+            raise ApiFailed(f"{self._path}: the watch event has no object")
         data = self._read(text)
         if data is None or data is self._known(data):  # unread or known: not a change
             self._version = _version(identity(text)) or self._version
@@ -295,7 +295,7 @@ class Mirror:
             code = data.get("code")
             if code == 410:
                 raise _Gone
-            words = f"{self._path}: the watch ends: {data.get('message', '')}"
+            words = f"{self._path}: the watch ended: {data.get('message', '')}"
             raise ApiFailed(words, code if isinstance(code, int) else 0)
         self._version = _version(data) or self._version
         if event.type == "BOOKMARK":

@@ -59,8 +59,8 @@ def left_out_claims(config: Config) -> str:
     rest = names[_MOST:]
     shown = ", ".join(rest[:_SHOWN]) + (f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else "")
     return (
-        f"the policies name {len(names)} claims for checkpoints, and only the first {_MOST} are looked for and made: pods wait "
-        f"for the others until they are there ({shown}); name folders of one claim instead (pvc://NAME/FOLDER)"
+        f"the policies name {len(names)} checkpoint claims; Spotwright creates only the first {_MOST}, and pods wait until the"
+        f" others exist ({shown}); use folders of one claim instead (pvc://NAME/FOLDER)"
     )
 
 
@@ -117,7 +117,7 @@ class ClaimLookup:
             found = await self._api.get_or_none(path, at_most=_LARGEST)
         except ApiFailed as error:
             if (namespace, name) not in self._said:
-                _LOG.warning("claims of namespace %s count as there, because they cannot be read: %s", namespace, error)
+                _LOG.warning("claims of namespace %s cannot be read and are assumed to exist: %s", namespace, error)
             _keep(self._said, (namespace, name), None)
             return True
         if found is None and (namespace, name) not in self._said:
@@ -166,9 +166,8 @@ def why_without_checkpoint(missing: Sequence[str], namespace: str) -> str:
     """The sentence for the author of an object that has no checkpoint because these claims are missing."""
     claims = " and ".join(missing)
     return (
-        f"what is created keeps no checkpoint: the policy of the configuration names the claim {claims}, and namespace "
-        f"{namespace} has none of that name; make the claim (the chart's checkpoints.claimSize makes such claims), and "
-        "create the object again"
+        f"checkpoints are not stored: the configured policy names the claim {claims}, which does not exist in namespace"
+        f" {namespace}; create the claim (or set checkpoints.claimSize in the chart), then create the object again"
     )
 
 

@@ -123,7 +123,7 @@ _END_WITH_143 = (
 def why_early(kind: str) -> str:
     """Why a task has failed whose last attempt exited with 0 with work left, and what its user does. ``kind``: who counts it."""
     return (
-        f"it exited with 0 with work left, and its {kind} counts that as done: start it again, so that it goes on from its last "
+        f"it exited with 0 with work left, and its {kind} counts that as done: start it again to resume from its last "
         f"save, and {_END_WITH_143}"
     )
 
@@ -298,7 +298,7 @@ class PodReconciler:
             return ""
         if place_at_pod(seen.pod, seen.owners, self._config, (), steps=Steps(MOST_STEPS)).placed is None:
             return ""
-        return f"{LATE}, for what has made it too: the pods that it makes from now on are placed, with its own retries"
+        return f"{LATE}, and so did its owner's: the owner's next pods will be placed, with the owner's own retries"
 
     def _free_slot(self, name: TaskName) -> str:
         """The path of the task: of pods that are alike, the first that has not succeeded and has no live attempt."""
@@ -348,9 +348,9 @@ class PodReconciler:
         """Say once in a run that a node fits no pool of the configuration, if the configuration gives its pools' labels."""
         if pool.is_configured or not any(providers.labels(each) for each in self._state.plan.config.pools.values()):
             return
-        begin = "fits no pool of the configuration by its labels"
+        begin = "matches no configured pool by its labels"
         if not any(begin in note and f"pool {pool.name}," in note for note in self._state.notes):
-            text = f"node {node} {begin}: it counts as pool {pool.name}, whose price is not known"
+            text = f"node {node} {begin}: it counts as pool {pool.name}, whose price is unknown"
             self._run.add(NoteAdded(self._now, text=text))
 
     def _note_return(self, task: TaskState, recorded: AttemptState) -> None:
@@ -359,7 +359,7 @@ class PodReconciler:
         if recorded.node is None or not self._view.is_ready(recorded.node):
             return
         if not any(note.startswith(begin) for note in self._state.notes):
-            ran_on = "it may have run on, beside the next attempt, until its pod was stopped"
+            ran_on = "it may have run beside the next attempt until its pod was stopped"
             self._run.add(NoteAdded(self._now, text=f"{begin} {recorded.node} reports again: {ran_on}"))
 
     def _note_refusal(self, seen: SeenPod, admission: Admission) -> None:
@@ -372,7 +372,7 @@ class PodReconciler:
         if task is not None and _awaits_another(task):
             self._run.add(TaskFailed(self._now, path, why=text.replace(f" of {path} was", " was", 1)))
         waits = waits_for(seen.pod)
-        begin = f"the pod that ends {path} with this refusal does not start: {waits.kind}"
+        begin = f"the pod that shows this refusal of {path} does not start: {waits.kind}"
         if waits.kind and not any(note.startswith(begin) for note in self._state.notes):
             mend = "; start the controller with an image that the nodes can pull (--refusal-image)"
             text = f"{waits.words[:_LONGEST_WHY]}{mend if 'Image' in waits.kind else ''}"
@@ -403,7 +403,7 @@ class PodReconciler:
         if told.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit:
             goes_on = any(not node_pool_of(pools[name]) for name in recorded.pools if name in pools)
             if not (recorded.is_open and goes_on):  # the cluster autoscaler gives an order up, and takes the next pool
-                return PodWaits(NEVER_COMES, f"{told.words} for {format_duration(self._order_limit)} without success")
+                return PodWaits(NEVER_COMES, f"{told.words} for {format_duration(self._order_limit)}, without success")
         return waits._replace(kind=told.kind) if told.kind == ORDERS_UNKNOWN else told
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
@@ -519,7 +519,7 @@ class PodReconciler:
         if ended.attempt < task.last.number:
             following = task.attempts[ended.attempt]
             early = following.placed_at + _ROUNDED < ended.at
-            how = "had been made before it ended" if early else f"is attempt {following.number}"
+            how = "was created before it ended" if early else f"is attempt {following.number}"
             self._judge(ended, FollowUp.RETRY, f"the next attempt {how}")
             return
         self._run.add(ended)
@@ -545,7 +545,7 @@ class PodReconciler:
         if is_known or has_policy(spec.labels, spec.annotations):
             return decision
         kind = self._state.meta.orchestrator or "controller"
-        following = f"whether it is tried again, its {kind} decides: its retries are not known"
+        following = f"its {kind} decides whether to retry it: its retries are unknown"
         return decision.replaced(then=FollowUp.RETRY, rung=task.last.rung, following=following)
 
     def _judge(self, ended: AttemptEnded, then: FollowUp, following: str) -> None:
@@ -690,8 +690,8 @@ class PodReconciler:
         makes_more = run_kind({"kind": kind}).retry in (Retry.STEP, Retry.TRIAL)
         if are_all_good and not makes_more and (last is None or len(tasks) >= pods_of_job(last)):
             return Outcome(RunStatus.SUCCEEDED, "")
-        so_far = f": {len(tasks)} of its tasks had succeeded" if are_all_good else ""
-        return Outcome(RunStatus.CANCELLED, f"{self._state.meta.pipeline} was deleted before it had ended{so_far}")
+        so_far = f": {len(tasks)} of its tasks succeeded" if are_all_good else ""
+        return Outcome(RunStatus.CANCELLED, f"{self._state.meta.pipeline} was deleted before it ended{so_far}")
 
     def _ends_at(self, outcome: Outcome) -> float:
         """When the run ended: as its object or its last pod says, whichever is later."""
@@ -727,9 +727,7 @@ class PodReconciler:
             self._run.add(TaskCompleted(self._now, task.path))
         else:
             self._run.add(
-                TaskFailed(
-                    self._now, task.path, why=f"its {kind} does not try it again" + (f" ({words})" if words else "")
-                )
+                TaskFailed(self._now, task.path, why=f"its {kind} does not retry it" + (f" ({words})" if words else ""))
             )
 
     def _why(self, outcome: Outcome, root: Mapping[str, Any] | None) -> str:

@@ -39,7 +39,7 @@ def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]])
     if f'configmap "{name}" not found' not in says:
         return says
     namespace = text(mapping(pod.get("metadata")).get("namespace"))
-    return f"{says}; make it: spotwright checkpoint-file --config-map | kubectl -n {namespace} apply -f -"
+    return f"{says}; create it: spotwright checkpoint-file --config-map | kubectl -n {namespace} apply -f -"
 
 
 _ROUND = 3.0  # seconds between two looks for pods that do not start
@@ -106,7 +106,7 @@ class PodStarts:
         except ApiFailed as error:
             if error.status in FORBIDDEN:
                 self._refused[namespace] = now + _REFUSED
-                _LOG.warning("why pods do not start is not known in namespace %s: %s", namespace, error)
+                _LOG.warning("cannot tell why pods in namespace %s do not start: %s", namespace, error)
             return False  # it is asked again
         kind, _, words = why_not_started(pod, found.get("items") or ())[:_LONGEST].partition(": ")
         return self._view.hold_up(pod, PodWaits(kind, words))

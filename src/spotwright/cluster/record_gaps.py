@@ -19,13 +19,13 @@ from spotwright.scheduling.budgets import FollowUp
 __all__ = ["events_that_fit", "note_of_gap"]
 
 
-_WHY = "what was recorded of this attempt was deleted by somebody"
+_WHY = "the records of this attempt were deleted from outside"
 _MOST = 1_000  # attempts in one gap: a handwritten event must not fill the memory
 
 
 def note_of_gap(at: float, count: int) -> NoteAdded:
     """The note for people about so many deleted events."""
-    text = f"{count} recorded events were deleted by somebody: what they said is not known any more, and not part of any figure"
+    text = f"{count} recorded events were deleted from outside: their contents are lost and missing from all figures"
     return NoteAdded(at, text=text)
 
 
@@ -58,5 +58,5 @@ def _lost_before(state: RunState, event: AttemptAdopted) -> Iterator[Event]:
             cause=Cause.LOST,
             why=_WHY,
             then=FollowUp.RETRY,
-            following="another attempt came",
+            following="another attempt followed",
         )

@@ -57,23 +57,23 @@ class Shares:
         """The namespace whose runs take too much while they go on, and why, a clause; None: all is within the limits."""
         namespace, size = next(iter(self.live.most_common(1)), ("", 0))
         if size > self.of_one * _GOING_ON:
-            return namespace, f"the runs of its namespace that go on take nearly all of {self.why_one}"
+            return namespace, f"the active runs of its namespace use nearly all of {self.why_one}"
         if self.live.total() > self.of_all * _GOING_ON:
             return (
                 namespace,
-                f"active runs use nearly all of {self.why_all}, this namespace's the most",
+                f"active runs use nearly all of {self.why_all}, and this namespace uses the most",
             )
         return None
 
     @property
     def why_one(self) -> str:
         """The share of a namespace, for people."""
-        return f"the {format_bytes(self.of_one)} that the records of a namespace may take in the Kubernetes API"
+        return f"the {format_bytes(self.of_one)} that a namespace's records may use in the Kubernetes API"
 
     @property
     def why_all(self) -> str:
         """The same of all."""
-        return f"the {format_bytes(self.of_all)} that all records may take in the Kubernetes API"
+        return f"the {format_bytes(self.of_all)} that all records may use in the Kubernetes API"
 
     @property
     def is_over(self) -> bool:
@@ -83,8 +83,8 @@ class Shares:
     def flood(self, namespace: str) -> str:
         """Why a namespace has to wait until records were deleted, a clause; empty: it need not."""
         if self.of(namespace) > self.of_one * _FLOOD:
-            return f"its records take twice {self.why_one}"
+            return f"its records use twice {self.why_one}"
         if self.total > self.of_all * _FLOOD_OF_ALL:
             largest = max({*self.live, *self.ended, *self.new}, key=self.of)
-            return f"its records take the most of {self.why_all}" if namespace == largest else ""
+            return f"its records use the most of {self.why_all}" if namespace == largest else ""
         return ""

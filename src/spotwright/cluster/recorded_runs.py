@@ -68,8 +68,8 @@ def require_kinds(kubernetes: Kubernetes) -> None:
             return  # what is read next says what the caller may not
         if error.status == _NOT_THERE:
             raise InputError(
-                f"context {kubernetes.context}: the cluster has no SpotRuns: install the chart of Spotwright there, or name "
-                "another context with --context"
+                f"context {kubernetes.context}: SpotRuns are not installed there: install Spotwright's chart, or name another"
+                " context with --context"
             ) from error
         raise InputError(f"context {kubernetes.context}: {error}") from error
 
@@ -121,7 +121,7 @@ class RecordedRuns:
                 lines.append({**line_at(json.loads(found["status"]["line"]), now), "run": name})
                 self.namespaces[name] = str(metadata(found).get("namespace"))
             except (KeyError, TypeError, ValueError) as error:
-                problems.append(f"run {name} is left out: its SpotRun has no line that can be read ({error!r})")
+                problems.append(f"run {name} is left out: its SpotRun cannot be read ({error!r})")
         return lines, problems
 
     def listed(self, namespace: str = "") -> list[dict[str, Any]]:
@@ -160,7 +160,7 @@ class RecordedRuns:
             why = "the cluster has none" if status == _NOT_THERE else "you may not list them, which takes a ClusterRole"
             self.left_out, self.pools_unknown = (
                 [],
-                f"which pools new attempts pass over is not known: of SpotPools, {why}",
+                f"cannot tell which pools new attempts skip: SpotPools: {why}",
             )
             return []
         told = PoolsLeftOut(lambda: found).all(self._kubernetes.api.now(), namespaces)
@@ -198,7 +198,7 @@ class RecordedRuns:
             return {"unknown": f"no controller in namespace {home}; name its namespace with --controller"}
         if not text:
             return {
-                "unknown": f"ConfigMap {CONFIG_MAP} in namespace {home} has no entry for it; check that the recorder runs"
+                "unknown": f"ConfigMap {CONFIG_MAP} in namespace {home} has no entry for the recorder; check that it runs"
             }
         watched = watched_of(text, path)
         return {"kinds": dict(watched.kinds), "is_served": namespace in watched.namespaces, "unknown": ""}
@@ -262,7 +262,7 @@ class RecordedRuns:
         except NotAllowed:
             raise unknown from None  # what a person may not read is not there for that person
         except SpotwrightError as error:
-            raise UnknownRun(f"{unknown}; whether it is archived is not known: {error}") from error
+            raise UnknownRun(f"{unknown}; cannot tell whether it is archived: {error}") from error
         if not newest:
             raise unknown
         chosen = find_run(name, [*reversed(newest.values())], where)
@@ -285,7 +285,7 @@ class RecordedRuns:
                 found = run_in(read_archive(self._asked(), one, LOG_AT_ONCE), one.run)
                 lines.append({**line_at(json.loads(found["status"]["line"]), None), "run": one.run})
             except (SpotwrightError, KeyError, TypeError, ValueError) as error:
-                problems.append(f"run {one.run} is left out: its archive has no line that can be read ({error})")
+                problems.append(f"run {one.run} is left out: its archive cannot be read ({error})")
         return lines, problems
 
     def delete_archive(self, archive: Archive) -> None:
@@ -376,7 +376,7 @@ class RecordedPruning:
         try:
             found, self.problem = self._runs.archives(self._namespace), ""
         except SpotwrightError as error:
-            found, self.problem = [], f"archived runs stay, because only the recorder reaches them: {error}"
+            found, self.problem = [], f"archived runs stay, because only the recorder can delete them: {error}"
         self._archives = {each.key: each for each in found}
         return found
 
@@ -458,8 +458,8 @@ class RecordedPruning:
                 self._kubernetes.call(note_deleted(self._kubernetes.api, namespace, until))
             except ApiFailed as error:
                 noted[namespace] = (
-                    "it cannot be noted in SpotCounter deleted-runs that it was deleted, and whoever records would record "
-                    f"it again; you need the rights to get, create and patch SpotCounters there ({error})"
+                    "its deletion cannot be noted in SpotCounter deleted-runs, so a recorder would record it again; you need"
+                    f" the rights to get, create and patch SpotCounters there ({error})"
                 )
         return noted
 

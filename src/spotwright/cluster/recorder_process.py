@@ -101,7 +101,7 @@ async def _serve_logs(
             problem = ""
         except ApiFailed as error:
             if problem != str(error):
-                _LOG.warning("readers do not find the authority of our certificate: %s", error)
+                _LOG.warning("cannot publish the CA of our certificate to readers: %s", error)
             problem = str(error)
 
     await certificate.publish_first(publish)
@@ -143,7 +143,7 @@ class Recorder:
             idle = asyncio.ensure_future(self.health.beat())  # idle is healthy
 
             async def record(epoch: int, idle: asyncio.Future[None] = idle) -> None:
-                _LOG.info("this replica records now, epoch %d", epoch)
+                _LOG.info("this replica is recording now, epoch %d", epoch)
                 idle.cancel()
                 began = self._clock()
                 if self._failed_at is not None and began >= self._failed_at + _FAILING:
@@ -178,7 +178,7 @@ class Recorder:
         self._failing_since = now if self._failing_since is None else self._failing_since
         if now >= self._failing_since + _FAILING:
             self.health.failure = f"the recording has failed {self._failures} times in a row"
-        _LOG.info("recording is tried again in %g s", wait)
+        _LOG.info("retrying the recording in %g s", wait)
         beating = asyncio.ensure_future(self.health.beat())
         await asyncio.sleep(wait)
         beating.cancel()
@@ -221,7 +221,7 @@ class Recorder:
         def heard_of_problem(problem: str) -> None:
             tally.problem = problem
             if problem:
-                troubles.heard(f"recording waits until it can be written: {problem}", "NotRecorded")
+                troubles.heard(f"recording waits until writes succeed: {problem}", "NotRecorded")
 
         async def watch() -> None:
             place = await self._place(api, require, troubles)
@@ -303,7 +303,7 @@ class _Publishing:
                 problem = ""
             except (SpotwrightError, TimeoutError) as error:
                 if problem != repr(error):
-                    _LOG.warning("explain does not know what is watched: %r", error)
+                    _LOG.warning("cannot publish for explain what is watched: %r", error)
                 problem = repr(error)
                 await asyncio.sleep(_PATIENCE)
                 self._is_new.set()

@@ -95,11 +95,11 @@ def to_delete(
             kept.add(one)
     cut: dict[str, str] = {}
     for namespace in kept.sizes:
-        why = f"the records of its namespace take more than {format_bytes(of_one)}"
+        why = f"the records of its namespace use more than {format_bytes(of_one)}"
         while kept.sizes[namespace] > of_one and namespace not in cut:
             if not kept.delete_oldest(namespace, why):
                 cut[namespace] = why
-    why = f"all records take more than {format_bytes(of_all)}, this namespace's the most"
+    why = f"all records use more than {format_bytes(of_all)}, and this namespace uses the most"
     while kept.sizes.total() > of_all:
         paying = [
             name for name, size in kept.sizes.most_common() if size and (name not in uncut or kept.has_ended(name))
@@ -192,7 +192,7 @@ class Retention:
         try:
             await self.look()
         except ApiFailed as error:
-            _LOG.warning("old records are not deleted now: %s", error)
+            _LOG.warning("cannot delete old records now: %s", error)
             return _FAILED
         return _FAILED if self._waiting else _LOOK
 
@@ -202,7 +202,7 @@ class Retention:
         for namespace in [name for name in self._cuts if now >= self._told_at.get(name, -_MINUTE) + _MINUTE]:
             first, count = self._cuts.pop(namespace)
             self._told_at[namespace] = now
-            text = first if count == 1 else f"{first} (the first of {count} runs that were cut)"
+            text = first if count == 1 else f"{first} (the first of {count} runs cut short)"
             await self._events.write(about_namespace(namespace), "RecordingCut", text, is_warning=True)
 
     async def _archived(self, choose: Callable[..., Going]) -> Going:
@@ -247,7 +247,7 @@ class Retention:
                 break
         self._outcomes["failed"] += len(self._waiting)
         for namespace, why in {one.namespace: why for one, why in self._waiting.items()}.items():
-            _LOG.warning("ended runs of namespace %s stay, because they cannot be archived: %s", namespace, why)
+            _LOG.warning("cannot archive ended runs of namespace %s, so they stay: %s", namespace, why)
         await self.tell_cuts()
 
     def _untold(self, kept: Iterable[KeptRecord]) -> Iterator[KeptRecord]:
@@ -268,7 +268,7 @@ class Retention:
             await self._write_until(namespace, max(one.ended_at or 0.0 for one, _ in gone))
         lost: defaultdict[str, list[str]] = defaultdict(list)
         for one, why in going:
-            _LOG.info("run %s in namespace %s is deleted: %s", one.name, one.namespace, why)
+            _LOG.info("deleting run %s in namespace %s: %s", one.name, one.namespace, why)
             if one in self._waiting:
                 lost[one.namespace].append(f"{why}, and it could not be archived: {self._waiting.pop(one)}")
             await self._delete_one(one)
@@ -286,7 +286,7 @@ class Retention:
         try:
             await note_deleted(self._api, namespace, until)
         except ApiFailed as error:
-            _LOG.warning("a recorder that starts may record deleted runs of namespace %s again: %s", namespace, error)
+            _LOG.warning("a restarted recorder may record deleted runs of namespace %s again: %s", namespace, error)
 
     async def _delete_one(self, one: KeptRecord) -> None:
         """Delete a run; its tasks and attempts, which it owns, are deleted by the cluster after it."""
@@ -350,7 +350,7 @@ class RecordedLogRuns:
         try:
             return await namespace_uid(self._api, namespace) != uid
         except ApiFailed as error:
-            _LOG.warning("namespace %s: its archives stay, because it cannot be read: %s", namespace, error)
+            _LOG.warning("cannot read namespace %s, so its archives stay: %s", namespace, error)
             return False
 
     async def existing(self, runs: Collection[str]) -> Collection[str]:
@@ -362,7 +362,7 @@ class RecordedLogRuns:
                 if not dot or await self._api.get_or_none(records_path(RUN, namespace, run)) is not None:
                     found.add(run)
             except ApiFailed as error:
-                _LOG.warning("run %s: its logs stay, because it cannot be read: %s", run, error)
+                _LOG.warning("cannot read run %s, so its logs stay: %s", run, error)
                 found.add(run)
         return found
 
@@ -391,7 +391,7 @@ def _records(page: ListPage, of_attempt: int) -> Iterator[KeptRecord]:
         try:
             found = msgspec.json.decode(text, type=_Run)
         except msgspec.DecodeError as error:
-            _LOG.warning("a SpotRun is not read: somebody else has written it (%s)", error)
+            _LOG.warning("ignoring a SpotRun that Spotwright did not write (%s)", error)
             continue
         meta, status = found.metadata, found.status
         size = status.bytes + of_attempt * status.attempts

@@ -171,7 +171,7 @@ class Archiver:
             try:
                 for packed in () if self.away else await self._packed(namespace, some):
                     if packed.size > _MOST:
-                        failed[packed.name] = f"its objects take {format_bytes(packed.size)}"
+                        failed[packed.name] = f"its objects have {format_bytes(packed.size)}"
                     else:
                         made.append(await self._write(namespace, packed))
             except PlaceAway as error:
@@ -226,7 +226,7 @@ def _sort(texts: Iterable[bytes], packed: Mapping[str, _Packed]) -> None:
         try:
             owners = msgspec.json.decode(text, type=_Owned).metadata.owner_references
         except msgspec.DecodeError as error:
-            _LOG.warning("an object of a run is not archived: somebody else has written it (%s)", error)
+            _LOG.warning("not archiving an object of a run that Spotwright did not write (%s)", error)
             continue
         for owner in owners:
             if owner.uid in packed:

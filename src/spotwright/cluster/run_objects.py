@@ -117,7 +117,7 @@ class StoredRow(NamedTuple):
         seq, first, last, epoch, at, kind, attempt, task = head.split(" ", 7)
         numbers = int(first), int(seq), int(last)
         if not 0 < numbers[0] <= numbers[1] <= numbers[2] <= min(numbers[0] + _TOGETHER, _MOST_EVENTS):
-            raise ValueError(f"the numbers {numbers} are not of events recorded together")
+            raise ValueError(f"the numbers {numbers} do not belong to one batch of events")
         return cls(int(seq), int(first), int(last), int(epoch), float(at), kind, int(attempt), json.loads(task), data)
 
     @property
@@ -162,7 +162,7 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[StoredRow]:
     except (ValueError, AttributeError, TypeError) as error:
         raise StateError(
             f"{found.get('kind')} {metadata(found).get('name')} in namespace {metadata(found).get('namespace')}: its journal "
-            f"cannot be read ({error}); somebody has changed it, or a newer version of spotwright wrote it"
+            f"cannot be read ({error}); it was changed from outside, or written by a newer version of spotwright"
         ) from error
 
 
@@ -312,7 +312,7 @@ def unpacked(text: str) -> str:
     try:
         found = unpack.decompress(base64.b64decode(text, validate=True), _MOST_UNPACKED)
     except zlib.error as error:
-        raise ValueError(f"it is not packed as spotwright packs it ({error})") from error
+        raise ValueError(f"it is not in spotwright's packed format ({error})") from error
     if unpack.unconsumed_tail:
         raise ValueError(f"it is larger than {_MOST_UNPACKED} bytes")
     return found.decode()

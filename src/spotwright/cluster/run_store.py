@@ -215,7 +215,7 @@ class RunStore:
             except Fenced:
                 raise
             except SpotwrightError as error:
-                yield f"run {record.folder.name} is not watched: {error}"
+                yield f"cannot watch run {record.folder.name}: {error}"
             except Exception as error:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
                 _LOG.exception("run %s is not watched, because of a defect in Spotwright", record.folder.name)
                 yield f"run {record.folder.name} is not watched: {error!r}"
@@ -308,7 +308,7 @@ class RunStore:
             if size > NAMESPACE_LIMIT:
                 why = f"the records of its namespace need more than {format_bytes(NAMESPACE_LIMIT)} of memory"
             elif self._sizes.total() > LIMIT:
-                why = f"all records need more than {format_bytes(LIMIT)} of memory, this namespace's the most"
+                why = f"all records need more than {format_bytes(LIMIT)} of memory, and this namespace needs the most"
             else:
                 break
             self._cut_largest(namespace, why, now, lambda run: run.size)
@@ -330,7 +330,7 @@ class RunStore:
         run = max(runs, key=lambda run: (size(run), run.state.started_at), default=None)
         if run is None:
             return False
-        remedy = "let fewer runs go on at once, or split this one"
+        remedy = "run fewer at once, or split this one"
         self._cut(run, "RecordingCut", f"{why}. The workload itself goes on. To have all of it recorded, {remedy}", now)
         return True
 
@@ -342,7 +342,7 @@ class RunStore:
             self._cut(run, "TooLarge" if isinstance(why, TooLarge) else "NotRecorded", str(why), now)
 
     def _cut(self, run: WorkloadRun, reason: str, why: str, now: float) -> None:
-        text = f"its recording was cut here, because {why}"
+        text = f"its recording stopped here, because {why}"
         _LOG.warning("run %s: %s", run.folder.name, text)
         run.record.note_incomplete(reason, text)
         try:
@@ -350,7 +350,7 @@ class RunStore:
             run.commit()
             self.finish(run)
         except StateError as error:
-            _LOG.warning("run %s is forgotten until it can be written: %s", run.folder.name, error)
+            _LOG.warning("forgetting run %s until it can be written: %s", run.folder.name, error)
             self.forget(run.uid)
         self.on_cut(run)
 
@@ -442,7 +442,7 @@ def _plannable(stored: StoredPlan) -> StoredPlan:
     except SpotwrightError:
         source = stored.source
         if not isinstance(source, PodSource):
-            raise StateError("a workload's plan is made of pod templates") from None
+            raise StateError("a workload's plan is made from its pod templates") from None
         bare = PodSource(source.pipeline, tuple(_without_demands(task) for task in source.tasks))
         return replace(stored, source=bare)
     return stored

@@ -62,8 +62,8 @@ def _why_not(resource: Resource, others: Mapping[str, Collection[str]], read: Co
     if not served or any(Resource(f"{above}/{other}", resource.plural) in read for other in served):
         return NOT_SERVED
     return (
-        f"the API server has {resource.plural}.{above.rpartition('/')[2]} in {' and '.join(served)}, and {version} is read; "
-        f"install a release of its controller that serves {version}, or a Spotwright that reads {served[0]}"
+        f"the API server has {resource.plural}.{above.rpartition('/')[2]} in {' and '.join(served)}, but Spotwright reads"
+        f" {version}; install a release of its controller that serves {version}, or a Spotwright that reads {served[0]}"
     )
 
 

@@ -80,7 +80,7 @@ _KEPT = {
     LogsKept.OBJECT_STORE: "logs of ended attempts are in the object store of the controller",
     LogsKept.VOLUME: "logs of ended attempts are on the volume of the controller",
     LogsKept.TAIL_ONLY: "the end of each log is in its SpotAttempt; to keep whole logs, set logs.url",
-    LogsKept.NONE: "logs go with their pods; to keep them, set controller.logLimit",
+    LogsKept.NONE: "logs are deleted with their pods; to keep them, set controller.logLimit",
 }
 
 
@@ -92,7 +92,7 @@ def recorded(before: Conditions, incomplete: tuple[str, str]) -> Condition:
     known = next((each for each in before if each["type"] == _RECORDED and each["status"] == "False"), None)
     if known is not None:
         return Condition(_RECORDED, False, known["reason"], known["message"])
-    return Condition(_RECORDED, True, "Whole", "every event that was seen is recorded")
+    return Condition(_RECORDED, True, "Whole", "every observed event is recorded")
 
 
 def complete(state: RunState) -> Condition:

@@ -73,7 +73,7 @@ def _object(pool: str, key: str, told: dict[str, Any], found: Mapping[str, Findi
     if for_all is not None:
         told["unavailableUntil"] = _moment(for_all.pause.until)
         told["message"] = (
-            "the provider has no node there" if for_all.is_said else "attempts of several namespaces waited in vain"
+            "the provider has no capacity there" if for_all.is_said else "attempts of several namespaces got no node"
         )
     longest = sorted(found.items(), key=lambda each: (-each[1].pause.until, each[0]))[:_MOST_FOUND]
     if longest:
@@ -133,7 +133,7 @@ class PoolObjects:
             self._failed = False
         except (SpotwrightError, TimeoutError, OverflowError) as error:
             if not self._failed:
-                _LOG.warning("the pools cannot be shown, and webhooks keep to the last known state: %r", error)
+                _LOG.warning("cannot publish the state of the pools; webhooks use the last known one: %r", error)
             self._known, self._failed = None, True
 
     async def _within_time(self, wanted: Mapping[str, dict[str, Any]]) -> None:

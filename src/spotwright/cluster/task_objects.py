@@ -81,7 +81,7 @@ class Place(NamedTuple):
     def name(self) -> str:
         """The object's name. Raises :class:`StateError` for a UID that Kubernetes does not give."""
         if self.workload and not _UID.fullmatch(self.workload):
-            raise StateError(f"{self.workload[:80]!r}: not a workload's UID; its pods get no numbers")
+            raise StateError(f"{self.workload[:80]!r}: not a workload's UID; its pods are not numbered")
         return f"{self.workload or _ALONE}.{self.part}"
 
     @property
@@ -238,7 +238,7 @@ class Content(msgspec.Struct, omit_defaults=True):
         if len(review) > _LONGEST_REVIEW:
             raise StateError(f"{review[:80]!r}: not a review's UID")
         if sum(len(task.waiting) for task in self.tasks.values()) >= _MOST_WAITING:
-            raise StateError(f"{place.namespace}/{place.name}: {_MOST_WAITING} pods were admitted and not made yet")
+            raise StateError(f"{place.namespace}/{place.name}: {_MOST_WAITING} admitted pods do not exist yet")
         sheet = self.next_sheet
         self.given += 1
         self.task(path).waiting[review] = Waiting(slot, number, round(now, 3), sheet)
@@ -271,7 +271,7 @@ def keep_in(
     Where its page has the records of an earlier sheet, those give way.
     """
     if sheet < content.sheet:
-        raise StateError(f"{place.namespace}/{place.name}: has later records already")
+        raise StateError(f"{place.namespace}/{place.name}: already has later records")
     if sheet > content.sheet:
         content.sheet, content.records, content.decided = sheet, {}, {}
     pinned = json.dumps(admission.pinned) if any(admission.pinned) else ""

@@ -39,7 +39,10 @@ _KEPT = 8 * 1024 * 1024  # bytes of objects that are remembered; another one is 
 _ROW, _ROW_PAUSE = 3, 0.02  # writes that follow one another within so many seconds, until others have their turn
 _LONGEST_PAUSE = 0.2  # seconds
 _PROBLEMS = 20
-_MEND = "kubectl apply --server-side -f charts/spotwright/crds gives the kind SpotCounter, and helm upgrade the rights on it"
+_MEND = (
+    "kubectl apply --server-side -f charts/spotwright/crds installs the kind SpotCounter, and helm upgrade grants the rights on"
+    " it"
+)
 _CONFLICT, _NOT_FOUND, _INVALID = 409, 404, 422
 
 
@@ -103,7 +106,7 @@ class TaskStore:
         change = _Change(make, may_be_old, root, asyncio.get_running_loop().create_future())
         one.waiting.append(change)
         if one.work is None:
-            one.work = asyncio.create_task(self._work(place, one), name=f"numbers of {place.workload}")
+            one.work = asyncio.create_task(self._work(place, one), name=f"attempt numbers of {place.workload}")
         answer: _T = await change.answer
         return answer
 
@@ -138,7 +141,7 @@ class TaskStore:
                 except Exception as error:  # noqa: BLE001  # a defect must not leave reviews waiting
                     one.is_known = False
                     _LOG.exception("%s/%s: a defect in Spotwright", place.namespace, place.part)
-                    _fail(batch, StateError(f"{place.namespace}: numbers cannot be given out ({error})"))
+                    _fail(batch, StateError(f"{place.namespace}: cannot assign attempt numbers ({error})"))
         finally:
             one.work = None
             for change in (*batch, *one.waiting):  # cancelled
@@ -170,7 +173,7 @@ class TaskStore:
             except _Conflict:  # mostly it was read again to see that
                 is_fresh = one.is_known
         else:
-            raise StateError(f"{place.namespace}/{place.name}: others have written it before each of {_TRIES} tries")
+            raise StateError(f"{place.namespace}/{place.name}: another writer was faster in each of {_TRIES} tries")
         for change, answer in zip(batch, answers, strict=True):
             _tell(change, answer)
 
@@ -204,7 +207,7 @@ class TaskStore:
             raise self._failed(place, error) from error
         kept = read_content(made, place)
         if kept != msgspec.json.decode(text, type=Content):  # what is not kept would be given out twice
-            why = f"the kind SpotCounter of this cluster is another one, which drops fields; {_MEND}"
+            why = f"this cluster's kind SpotCounter is from another version, which drops fields; {_MEND}"
             self.say(why)
             raise StateError(why)
         self._problem = ""
@@ -227,7 +230,7 @@ class TaskStore:
         why = str(error) or f"no answer within {_ANSWER:g} s"
         refused = isinstance(error, ApiFailed) and error.status in (*FORBIDDEN, _NOT_FOUND)
         mend = f"; {_MEND}" if refused else ""
-        self.say(f"numbers of attempts are not given out, and pods are left as they are: {why}{mend}")
+        self.say(f"attempt numbers cannot be assigned, so pods are left unchanged: {why}{mend}")
         return StateError(f"{place.namespace}/{place.name}: {why}{mend}")
 
     def say(self, text: str) -> None:
@@ -255,7 +258,7 @@ def read_content(found: Mapping[str, Any], place: Place) -> Content:
         return msgspec.convert(found.get("spec") or {}, Content)
     except msgspec.ValidationError as error:
         raise StateError(
-            f"SpotCounter {place.namespace}/{place.name}: was changed by others ({error}); delete it, and numbers go on"
+            f"SpotCounter {place.namespace}/{place.name}: was changed from outside ({error}); delete it, and numbering continues"
         ) from error
 
 
@@ -315,7 +318,7 @@ def _made_one_by_one(place: Place, one: _Object, batch: list[_Change[Any]]) -> t
 
 def _require_room(place: Place, before: int, after: int) -> None:
     if after > MOST_BYTES and after > before:
-        raise StateError(f"SpotCounter {place.namespace}/{place.name}: has no room for more than {MOST_BYTES} bytes")
+        raise StateError(f"SpotCounter {place.namespace}/{place.name}: would exceed {MOST_BYTES} bytes")
 
 
 async def _gave_way(one: _Object) -> bool:

@@ -185,12 +185,12 @@ class CapacityBackoff:
     def _tell(self, before: Findings) -> None:
         for key, found in before.items():
             for namespace in found.keys() - self._found.get(key, {}).keys():
-                text = "pool %s has nodes again: attempts of namespace %s are sent there as before"
+                text = "pool %s has nodes again: attempts of namespace %s use it again"
                 _LOG.info(text, found[namespace].pool, namespace)
         for key, found in self._found.items():
             for namespace, one in found.items():
                 if before.get(key, {}).get(namespace) != one:
-                    text = "pool %s had no node for an attempt of namespace %s: it is left out for %g s (%d in a row)"
+                    text = "pool %s had no node for an attempt of namespace %s: skipping it for %g s (%d in a row)"
                     pause = one.pause
                     _LOG.warning(text, visible(one.pool), namespace, pause.until - pause.since, pause.times)
 
@@ -247,10 +247,12 @@ def _facts(
         try:
             found = record.facts(_KINDS, now - _READ)
         except (OSError, SpotwrightError) as error:
-            _LOG.warning("run %s left out of the pools' state: %s", record.folder.name, error)
+            _LOG.warning("ignoring run %s in the state of the pools: %s", record.folder.name, error)
             continue
         except Exception:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
-            _LOG.exception("run %s left out of the pools' state, because of a defect in Spotwright", record.folder.name)
+            _LOG.exception(
+                "ignoring run %s in the state of the pools, because of a defect in Spotwright", record.folder.name
+            )
             continue
         if found is not None:
             told = found.arguments

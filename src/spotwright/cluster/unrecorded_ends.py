@@ -89,7 +89,7 @@ class PodEnds:
                     await self._look_for(earlier, causes, gone)
         except (ApiFailed, TimeoutError) as error:
             _LOG.warning(
-                "how earlier attempts of %s ended is not known: %s", earlier.path, str(error) or "no answer in time"
+                "cannot tell how earlier attempts of %s ended: %s", earlier.path, str(error) or "no answer in time"
             )
         return causes, gone
 

@@ -73,7 +73,9 @@ class UnseenPods:
                     await self._read(self._api, namespace)
         except (ApiFailed, TimeoutError) as error:
             if not isinstance(error, ApiFailed) or error.status != 404:  # the kind is not installed
-                _LOG.warning("attempts that came and went unrecorded are unknown: %s", str(error) or "no answer")
+                _LOG.warning(
+                    "cannot tell which attempts were created and deleted unrecorded: %s", str(error) or "no answer"
+                )
         self._read_at = self._clock()
 
     async def _read(self, api: Api, namespace: str) -> None:
@@ -91,7 +93,7 @@ class UnseenPods:
         try:
             found = read_as(_Counter, content)
         except msgspec.DecodeError as error:
-            _LOG.warning("a SpotCounter is not read: somebody else has written it (%s)", error)
+            _LOG.warning("ignoring a SpotCounter that Spotwright did not write (%s)", error)
             return 0
         workload = (found.metadata.labels or {}).get(WORKLOAD_LABEL, "")
         pods = [

@@ -333,7 +333,7 @@ class Streams:
 
     def _no_room(self, namespace: str) -> None:
         """Set a namespace aside whose objects would take the memory of all."""
-        self._costs.put_aside((namespace, ""), "its objects take more memory than one namespace may have")
+        self._costs.put_aside((namespace, ""), "its objects need more memory than a namespace may use")
 
     # Autoscalers
 
@@ -367,7 +367,9 @@ class Streams:
         except ApiFailed as error:
             if error.status not in _REFUSALS:
                 return True  # it may pass
-            _LOG.warning("autoscalers are heard only in part: %s; docs/how-to/cluster/install.md has the rights", error)
+            _LOG.warning(
+                "some autoscalers' status cannot be read: %s; docs/how-to/cluster/install.md has the rights", error
+            )
             return False
         return True
 
@@ -405,7 +407,7 @@ class Streams:
 
     async def _follow_claims(self) -> None:
         if not await self._may_read(_CLAIMS):
-            self._note_kind(CLAIM, "it may not be read")
+            self._note_kind(CLAIM, "reading it is forbidden")
             return
         self._note_kind(CLAIM, WATCHED)
         self._words.sees_claims = True
@@ -446,11 +448,11 @@ class Streams:
         if before == state or (state == NOT_SERVED and not self._has_begun):
             return
         if state == WATCHED and self._has_begun:
-            _LOG.info("%s is served now: it is watched from here on", kind)
+            _LOG.info("%s is served now: starting to watch it", kind)
         elif state == NOT_SERVED and before == WATCHED:
-            _LOG.warning("%s is not served any more: it is watched again when it comes back", kind)
+            _LOG.warning("%s is no longer served: watching it again once it returns", kind)
         elif state not in (WATCHED, NOT_SERVED):
-            _LOG.warning("%s is not recorded: %s", kind, state)
+            _LOG.warning("cannot record %s: %s", kind, state)
 
     # One stream
 

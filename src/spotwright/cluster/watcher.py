@@ -219,7 +219,7 @@ class Watcher:
         is_first = self._streams.synced(stream)
         self._view.nodes_are_complete = self._view.nodes_are_complete or stream.kind == "Node"
         if stream.kind == "Namespace" and is_first and stream.namespace and stream.namespace not in self._namespaces:
-            _LOG.warning("namespace %s does not exist yet; it is watched once it exists", stream.namespace)
+            _LOG.warning("namespace %s does not exist yet; watching it once it exists", stream.namespace)
             self._namespaces.entered.add(stream.namespace)  # runs from before its deletion end
         if is_first:
             self._waits_no_more(stream)
@@ -313,7 +313,7 @@ class Watcher:
         else:
             self._costly.discard(name)
         if name in self._namespaces.enabled and not is_wanted:
-            self._leave(name, "its namespace has lost the label spotwright.dev/enabled=true; unknown from here on")
+            self._leave(name, "its namespace lost the label spotwright.dev/enabled=true; unknown from here on")
 
     def _enter(self, namespace: str) -> None:
         """Take up the runs of a namespace, and let the streams that filter by namespace list again."""

@@ -153,7 +153,7 @@ class WorkloadRecorder:
             self.look_at_everything()
         if not self._unwritten and self.problem:
             self.problem = ""
-            _LOG.warning("the runs can be written again: %d have caught up", len(waiting))
+            _LOG.warning("runs can be written again: %d caught up", len(waiting))
 
     def _is_open_again(self, uid: str) -> bool:
         """Read the run of a workload again; false while it cannot be read or written."""
@@ -170,7 +170,7 @@ class WorkloadRecorder:
             self.problem = str(error)
             return False
         except Exception:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
-            _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
+            _LOG.exception("workload %s is no longer watched, because of a defect in Spotwright", uid)
             self._store.unopened.pop(uid, None)
             self._refuse(uid)
             self._on_defect(self._view.workload(uid))
@@ -400,18 +400,18 @@ class WorkloadRecorder:
             self._unwritten[uid] = None
             self._try_again_at = time.monotonic() + _RETRY
             if not self.problem:
-                _LOG.warning("what happens is kept until it can be written: %s", error)
+                _LOG.warning("keeping events in memory until they can be written: %s", error)
             self.problem = str(error)
         except Fenced:
             raise
         except SpotwrightError as error:
             self._refuse(uid)
-            _LOG.warning("workload %s is not watched: %s", uid, error)
+            _LOG.warning("cannot watch workload %s: %s", uid, error)
             self._store.cut_refused(uid, error, self._now())
         except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others, for ever
             self._refuse(uid)
             self._store.forget(uid)
-            _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
+            _LOG.exception("workload %s is no longer watched, because of a defect in Spotwright", uid)
             self._on_defect(self._view.workload(uid))
 
     def _refuse(self, uid: str) -> None:

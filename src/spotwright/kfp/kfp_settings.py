@@ -92,12 +92,17 @@ def accelerator_loss(resources: Mapping[str, Any]) -> str:
         return ""
     kind, count = map(str, accelerator_in(resources))
     if not kind:
-        return f"sets the number of accelerators ({count}) and no type, so KFP's backend gives it none" if count else ""
+        return (
+            f"sets the number of accelerators ({count}) without a type, so KFP's backend assigns none" if count else ""
+        )
     if not count:
-        return f"sets the accelerator type {kind} and no number, so KFP's backend gives it none"
+        return f"sets the accelerator type {kind} without a number, so KFP's backend assigns none"
     if is_placeholder(kind) or "/" in kind:
         return ""
-    return f"sets the accelerator type {kind}, which KFP's backend writes as the name of a resource, and no node offers {kind}"
+    return (
+        f"sets the accelerator type {kind}, which KFP's backend requests as a resource of that name, and nodes do not offer"
+        f" {kind}"
+    )
 
 
 def _device(kind: str) -> str:

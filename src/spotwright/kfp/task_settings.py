@@ -302,7 +302,7 @@ def _text(each: Any, key: str) -> str:
 def _sub_path(each: Mapping[str, Any]) -> str:
     path = str(each.get("subPath") or "")
     if path.startswith("/") or ".." in path.split("/"):
-        raise ValueError(f"pvcMount: its subPath {path!r} leaves the volume")
+        raise ValueError(f"pvcMount: its subPath {path!r} points outside the volume")
     return path
 
 

@@ -206,7 +206,7 @@ def _wrong_field(given: Mapping[str, Any]) -> tuple[str, object]:
     if any(map(is_placeholder, (key, operator, *values))):
         return "", None
     if key != "metadata.name":
-        return f"the only field is metadata.name, not {key}", key
+        return f"the only allowed field is metadata.name, not {key}", key
     if operator not in ("In", "NotIn") or len(values) != 1:
         return "a field has the operator In or NotIn, and one value", operator
     return "", None
@@ -217,10 +217,10 @@ def wrong_weight(weight: object) -> str:
     if is_placeholder(weight):
         return ""
     if weight is None:
-        return "its weight is 1 to 100, it has none"
+        return "its weight (1 to 100) is missing"
     if wrong := _not_whole(weight):
         return f"weight: {wrong}"
-    return "" if 1 <= int(str(weight)) <= 100 else f"its weight is 1 to 100, not {weight}"
+    return "" if 1 <= int(str(weight)) <= 100 else f"its weight must be 1 to 100, not {weight}"
 
 
 def _parts(given: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:

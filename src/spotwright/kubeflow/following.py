@@ -76,10 +76,10 @@ _ENDED = {
 }
 _NO_WORKFLOW = "this server no longer serves v1beta1: machines, reasons, tries and outputs of tasks are unknown"
 _NO_OUTPUTS = (
-    "output parameters are unknown: KFP's metadata store, which has them, is behind the address of KFP's pages, "
-    "such as svc/ml-pipeline-ui, and not behind this one"
+    "output parameters are unknown: KFP's metadata store is not reachable at this address; use the address of KFP's UI, such as"
+    " svc/ml-pipeline-ui"
 )
-_DELETED = "its run was deleted on the server of KFP, and how it ended is not known"
+_DELETED = "its run was deleted on the KFP server; how it ended is unknown"
 _USUAL = (
     "kubeflow"  # where a server for one team runs its pods by KFP's manifests; it says so only once its agent reports
 )
@@ -269,7 +269,7 @@ class Follower:
         elif ended is RunStatus.FAILED:
             inner = [path for path in self.state.failed if self.state.tasks[path].plan.spec.dag is None]
             words = str((run.get("error") or {}).get("message", ""))
-            why = words or (f"{inner[0]} failed" if inner else _first_pod_failed(seen) or "KFP says so, and not why")
+            why = words or (f"{inner[0]} failed" if inner else _first_pod_failed(seen) or "KFP gives no reason")
         self._recorder.finish(ended, why, time.time(), at)
 
     def _away(self, error: ServerAway, pauses: Pauses) -> None:
@@ -277,7 +277,7 @@ class Follower:
         if self._away_since is None:
             self._away_since = now
             minutes = f"{pauses.give_up / 60:.3g} minutes"
-            self.add(NoteAdded(now, text=f"{error}: asking again for {minutes}; the run goes on there"))
+            self.add(NoteAdded(now, text=f"{error}: retrying for {minutes}; the run continues there"))
             self.commit()
         elif now - self._away_since > pauses.give_up:
             raise ServerAway(f"{error}, for {pauses.give_up / 60:.3g} minutes now") from error
@@ -333,8 +333,8 @@ def followed(
         except KeyboardInterrupt:
             follower.leave("the user stopped following it")
         except (ServerAway, InputError) as error:
-            follower.leave("the server could not be followed")
-            again = f"{error}; the run goes on there: follow it again with spotwright resume {folder.name}"
+            follower.leave("the server could not be reached")
+            again = f"{error}; the run continues there: follow it again with spotwright resume {folder.name}"
             raise type(error)(again) from error
 
 
@@ -372,7 +372,7 @@ def _wait_alone(folder: RunFolder, run: KfpRun, server: KfpServer, deadline: flo
 
     def between(seconds: float) -> None:
         if time.monotonic() >= deadline:
-            raise InputError(f"run {folder.name}: KFP has been asked to end it, and it has not ended yet")
+            raise InputError(f"run {folder.name}: KFP was asked to terminate it, and it has not ended yet")
         time.sleep(seconds)
 
     with followed(folder, server, run, _Silence()) as follower:

@@ -150,7 +150,7 @@ class PodsSeen:
             try:
                 why = why_not_started(pod.last, self._read(*events_of_pod(pod.last)).get("items") or ())
             except (ApiFailed, SpotwrightError) as error:
-                why = f"its events may say why, and they cannot be read: {error}"
+                why = f"its events may say why, but cannot be read: {error}"
             if why:
                 yield f"{workflow_task(name, is_kfp=True).path} has not started on {_host(pod.last)}: {why}"
 
@@ -209,7 +209,7 @@ def _has_finished(pod: Mapping[str, Any]) -> bool:
 
 
 _EARLIER = "an earlier run"
-_NOT_TOLD = "KFP says that it failed, and not why"
+_NOT_TOLD = "KFP reports a failure without a reason"
 
 
 class Recorder:
@@ -290,7 +290,7 @@ class Recorder:
             self._open(task, seen)
         elif seen.node.was_left_out and seen.failed_driver is None:
             if not seen.is_cached:
-                self._add(TaskSkipped(self._now, task.path, why=seen.node.message or "KFP left it out"))
+                self._add(TaskSkipped(self._now, task.path, why=seen.node.message or "KFP skipped it"))
         elif seen.is_cached:
             if seen.node.has_ended:
                 self._cached(task, seen)
@@ -368,7 +368,7 @@ class Recorder:
         if not attempt.is_live:
             return attempt
         self._add(AttemptEnded(self._now, task.path, attempt.number, signals=signals))
-        following = "Argo makes its pod again, without counting a try"
+        following = "Argo recreates its pod, without counting a retry"
         self._decide(task, attempt, signals, FollowUp.RETRY, following)
         name, _, number = attempt.key.rpartition("#")
         return self._adopt(task, self._now, f"{name}#{int(number) + 1}")
@@ -410,14 +410,14 @@ class Recorder:
             if is_last:
                 self._add(TaskFailed(self._now, task.path, why=_NOT_TOLD))
             return
-        then, following = FollowUp.RETRY, "KFP tries it again"
+        then, following = FollowUp.RETRY, "KFP retries it"
         if has_succeeded:
             early = ended_early(signals)
             then, following = FollowUp.SUCCEED, why_early("KFP step") if early else "the task has succeeded"
         elif signals.cancelled:
             then, following = FollowUp.CANCEL, "nothing: the run was cancelled"
         elif is_last:
-            then, following = FollowUp.FAIL, f"{classify(signals).cause}, and KFP does not try it again"
+            then, following = FollowUp.FAIL, f"{classify(signals).cause}, and KFP does not retry it"
         self._decide(task, attempt, signals, then, following)
 
     def _decide(self, task: TaskState, attempt: AttemptState, signals: Signals, then: FollowUp, following: str) -> None:

@@ -100,11 +100,13 @@ def kfp_arguments(planned: PlannedRun) -> dict[str, Any]:
     given = {name: planned.arguments[name] for name in planned.options.arguments}
     artifacts = [name for name in given if name in planned.stored.plan.graph.root.artifacts]
     if artifacts:
-        raise InputError(f"--arg {artifacts[0]}: KFP takes no artifact as an argument: import it with dsl.importer")
+        raise InputError(
+            f"--arg {artifacts[0]}: KFP does not accept artifacts as arguments: import it with dsl.importer"
+        )
     secret = list(references(planned.stored.plan.graph, given))
     if secret:
         raise InputError(
-            f"--arg {secret[0]}: KFP shows arguments to everybody: keep the value in a Secret, and use "
+            f"--arg {secret[0]}: KFP shows arguments to everyone: keep the value in a Secret, and use "
             "kfp.kubernetes.use_secret_as_env in the pipeline"
         )
     return given
@@ -132,7 +134,7 @@ def _start(server: KfpServer, version: Version, name: str, arguments: Mapping[st
     try:
         return server.start(version, name, arguments, experiment=what.experiment, service_account=what.service_account)
     except ServerAway as error:
-        raise ServerAway(f"{error}; look whether it has a run {name} before you start it again") from error
+        raise ServerAway(f"{error}; check whether it has a run {name} before you start it again") from error
 
 
 def _created(name: str, what: Submission) -> RunCreated:

@@ -87,8 +87,8 @@ def read_json(host: str, content: bytes) -> dict[str, Any]:
         answer = None
     if not isinstance(answer, dict):
         raise NotKfp(
-            f"{host}: answers with a page instead of the API of Kubeflow Pipelines: the address is another one, "
-            f"or the page asks for a login: {_OPTIONS}"
+            f"{host}: answers with an HTML page instead of the API of Kubeflow Pipelines: the address is wrong, or it asks for"
+            f" a login: {_OPTIONS}"
         )
     return answer
 
@@ -105,17 +105,17 @@ def failure_of(host: str, error: Exception) -> SpotwrightError:
         return LoginRefused(f"{host}: does not accept the login (401{_said(message)}): {_OPTIONS}")
     if status == 403:
         return LoginRefused(
-            f"{host}: you may not do this (403{_said(message)}): log in as somebody who may, or name another namespace with -n"
+            f"{host}: you may not do this (403{_said(message)}): log in as another user, or name another namespace with -n"
         )
     if status == 404 and message in (None, _NO_SUCH_PATH):
         return NotKfp(
-            f"{host}: has no API v2beta1 of Kubeflow Pipelines (404): name the address of KFP with --host; "
-            "a KFP before 2.0 is too old"
+            f"{host}: does not serve the API v2beta1 of Kubeflow Pipelines (404): name the address of KFP 2.0 or later with"
+            " --host"
         )
     if status == 404:
         return NoSuchThing(f"{host}: not found{_said(message)}")
     if status == 409:
-        return AlreadyThere(f"{host}: is there already{_said(message)}")
+        return AlreadyThere(f"{host}: already exists{_said(message)}")
     return InputError(f"{host}: refuses the request ({status}{_said(message)})")
 
 
@@ -123,7 +123,7 @@ def _no_answer(host: str, error: Exception) -> SpotwrightError:
     reason = getattr(error, "reason", None) or error
     text = str(reason) or type(reason).__name__
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        return InputError(f"{host}: its certificate is not trusted: name the authority's file with --ca-cert")
+        return InputError(f"{host}: its certificate is not trusted: name its CA file with --ca-cert")
     return ServerAway(f"{host}: does not answer ({text.rpartition(': ')[2][:_LONGEST]})")
 
 
@@ -223,7 +223,7 @@ def outputs_in(answer: bytes) -> dict[int, dict[str, Any]]:
                 number, outputs = _execution(execution)
                 found[number] = outputs
     except (IndexError, struct.error, ValueError) as error:
-        raise CannotRead(f"the metadata store answers what cannot be read ({type(error).__name__})") from error
+        raise CannotRead(f"the metadata store's answer cannot be parsed ({type(error).__name__})") from error
     return found
 
 
@@ -233,7 +233,7 @@ def _grpc_message(answer: bytes) -> bytes:
     while place < len(answer):
         flag, length = answer[place], struct.unpack_from(">I", answer, place + 1)[0]
         if place + 5 + length > len(answer):
-            raise ValueError("a frame is cut")
+            raise ValueError("a frame is truncated")
         if not flag & _TRAILERS:
             message += answer[place + 5 : place + 5 + length]
             frames += 1
@@ -273,7 +273,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
         if kind == _BYTES:
             length, place = _read_varint(data, place)
         if length is None or place + length > len(data):
-            raise ValueError("a field is cut")
+            raise ValueError("a field is truncated")
         yield tag >> 3, data[place : place + length]
         place += length
 

@@ -46,7 +46,7 @@ class Project(NamedTuple):
             path = (self.folder / name).resolve()
             is_file = path.is_file()
         except (OSError, ValueError, RuntimeError) as error:  # a null byte, a name too long, links in a circle
-            raise InputError(f"{name!r} is not the name of a file") from error
+            raise InputError(f"{name!r} is not a file name") from error
         if not path.is_relative_to(self.folder):
             raise InputError(f"{name!r} is outside the project folder {self.folder}: name a file in it")
         if not is_file:
@@ -102,12 +102,12 @@ async def run_command(words: Sequence[str], folder: Path, accepts: frozenset[int
                 both.start_soon(_read_all, process, output)
             code = await process.wait()
     except TimeoutError:
-        raise InputError(f"spotwright {words[0]} took more than {SECONDS:.0f} seconds and was ended") from None
+        raise InputError(f"spotwright {words[0]} took more than {SECONDS:.0f} seconds and was stopped") from None
     finally:
         with anyio.CancelScope(shield=True):
             await _end(process)
     if len(output) > MOST_PRINTED:
-        raise InputError(f"spotwright {words[0]} printed more than {MOST_PRINTED:,} bytes and was ended")
+        raise InputError(f"spotwright {words[0]} printed more than {MOST_PRINTED:,} bytes and was stopped")
     lines = visible(errors.decode("utf-8", "replace"), block=True).splitlines()
     if code not in accepts:
         raise InputError(_sentence(lines, code))

@@ -82,11 +82,11 @@ class NoticeBoard:
     def handle(self, request: Request) -> Response | DeferredResponse:
         """Answer one request."""
         if request.method not in {"GET", "HEAD"}:
-            return _json(405, {"format": FORMAT, "problem": "this agent only publishes: GET /notice"})
+            return _json(405, {"format": FORMAT, "problem": "this agent is read-only: use GET /notice"})
         if request.path == "/health":
             return _json(200, {"format": FORMAT, "problem": self._problem()})
         if request.path != "/notice":
-            return _json(404, {"format": FORMAT, "problem": "there is only /notice, and /health"})
+            return _json(404, {"format": FORMAT, "problem": "use /notice or /health"})
         self._last_request = time.monotonic()
         wait = _seconds(request.query.get("wait", ""))
         if wait <= 0 or request.query.get("since") != self.state:
@@ -182,7 +182,7 @@ class Approval:
             self._log(f"not approved: {error}")
             return
         self._done = True
-        text = "approved: no work runs here any more"
+        text = "approved: this machine is idle now"
         self._log(text if approved else "not approved: the event has begun, or names other machines too")
 
 
@@ -236,13 +236,13 @@ def _aws(options: SourceOptions) -> Source:
 def _kubernetes(options: SourceOptions) -> Source:
     from spotwright.notices.kubernetes_node import KubernetesSource, node_in_file
 
-    return KubernetesSource(node_in_file(_file(options, "the node, as kubectl get node NAME -o json writes it")))
+    return KubernetesSource(node_in_file(_file(options, "the node, as printed by kubectl get node NAME -o json")))
 
 
 def _local(options: SourceOptions) -> Source:
     from spotwright.notices.sources import FileSource
 
-    return FileSource(_file(options, "the notice, which appears there when the node goes"))
+    return FileSource(_file(options, "the notice, written there when the node is about to be reclaimed"))
 
 
 def _file(options: SourceOptions, content: str) -> Path:
@@ -270,11 +270,11 @@ def make_source(options: SourceOptions) -> Source:
     """Return the source for these options. Raises :class:`InputError` or :class:`SourceError` where they do not fit together."""
     make = PROVIDERS[options.provider]
     if options.provider_id and make is not _azure:
-        raise InputError("--provider-id is only for azure, whose events come for many machines")
+        raise InputError("--provider-id is only for azure, whose events name several machines")
     if options.notice is not None and make is not _gcp:
-        raise InputError("--notice is only for gcp: the other providers say themselves when the machine goes")
+        raise InputError("--notice is only for gcp: the other providers announce when the machine goes away")
     if options.file is not None and make not in {_kubernetes, _local}:
-        raise InputError(f"--file is only for local and kubernetes; {options.provider} is asked over the network")
+        raise InputError(f"--file is only for local and kubernetes; {options.provider} is read over the network")
     if options.metadata_url and make in {_kubernetes, _local}:
         raise InputError(f"--metadata-url is only for azure, gcp and aws; {options.provider} reads a file")
     return make(options)
@@ -310,8 +310,8 @@ class NodeEvents:
         self._port = environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not self._host or not (account / "token").is_file():
             raise InputError(
-                f"--node {node}: Events need a service account, and {account} holds none; set "
-                "automountServiceAccountToken: true, or leave --node out"
+                f"--node {node}: Events need a service account, and {account} has no token; set automountServiceAccountToken:"
+                " true, or omit --node"
             )
         self._boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.is_file() else "boot"
         self._posted: set[str] = set()

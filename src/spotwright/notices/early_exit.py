@@ -50,8 +50,8 @@ def leave_early(share: float, environ: Mapping[str, str], message_file: str = ME
     _leave_word(share, message_file)
     with suppress(OSError, ValueError):  # a closed stream needs no more output
         sys.stderr.write(
-            f"spotwright: {share:.0%} of the work is done and the node goes, so this process ends with {EXIT} and the next "
-            "attempt goes on; work that ends early by its own rule reports 1 as its progress\n"
+            f"spotwright: {share:.0%} of the work is done and the node is going away, so this process exits with {EXIT} and the"
+            " next attempt resumes; work that may stop early reports a progress of 1\n"
         )
     if "logging" in sys.modules:
         sys.modules["logging"].shutdown()

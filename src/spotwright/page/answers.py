@@ -63,8 +63,8 @@ def answer(runs: KeptRuns, question: _Question) -> tuple[int, Any]:
     except RecursionError:
         return 409, {"error": "unreadable", "message": "a value of this run is nested too deeply to be shown"}
     except Exception:  # noqa: BLE001  # one fault must not end all other answers
-        _LOG.exception("the question %s cannot be answered", question)
-        return 500, {"error": "fault", "message": "the page has a fault here; its terminal has the details"}
+        _LOG.exception("cannot answer the request %s", question)
+        return 500, {"error": "fault", "message": "internal error of the page; see its terminal for details"}
     return 404, {"error": "not-found", "message": "address not found"}
 
 
@@ -152,7 +152,7 @@ def _account_of(reader: RunReader, problems: list[Problem]) -> Account | None:
 
 def _fault(run: str) -> Problem:
     _LOG.exception("run %s cannot be read", run)
-    return Problem(run, f"run {run} is left out: it cannot be read; the terminal of the page has the details")
+    return Problem(run, f"run {run} is left out: it cannot be read; see the page's terminal for details")
 
 
 def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_end: bool = False) -> Iterator[RunReader]:
@@ -193,7 +193,7 @@ def rehearsals_document(source: RunsSource, name: str = "") -> dict[str, Any]:
     report = None if wanted is None else _report(wanted)
     if wanted is not None and report is None:
         raise UnknownRun(
-            f"rehearsal {name[:100]!r} has no report: it goes on, was stopped, or is of an earlier version"
+            f"rehearsal {name[:100]!r} has no report: it is still running, was stopped, or is from an earlier version"
         )
     return {"rehearsals": found, "of": len(folders), "report": report}
 
@@ -220,7 +220,7 @@ def _report(folder: Path) -> dict[str, Any] | None:
         if not path.is_file():
             return None
         if path.stat().st_size > _LARGEST_REPORT:
-            raise StateError(f"{path}: it has more than {_LARGEST_REPORT:,} bytes")
+            raise StateError(f"{path}: it is larger than {_LARGEST_REPORT:,} bytes")
         report = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise StateError(f"{path}: cannot be read ({error})") from error

@@ -205,9 +205,9 @@ def _path(reader: RunReader, uri: str) -> Path:
     """The path of what lies in the state folder of a run on this machine. Raises :class:`_NotShown`."""
     text = uri.removeprefix("file://")
     if not text:
-        raise _NotShown("it says not where it lies")
+        raise _NotShown("its location is not recorded")
     if not text.startswith("/"):
-        raise _NotShown("it lies elsewhere, and the page opens no address")
+        raise _NotShown("it is stored remotely, and the page does not open addresses")
     if not isinstance(reader.source, RunFiles):
         raise _NotShown("the run is read from a cluster, whose files are not on this machine")
     try:
@@ -217,7 +217,7 @@ def _path(reader: RunReader, uri: str) -> Path:
     except (OSError, ValueError, RuntimeError) as error:  # a circle of links is a RuntimeError before Python 3.13
         raise _NotShown(f"it cannot be read ({getattr(error, 'strerror', None) or 'invalid path'})") from error
     if not path.is_relative_to(root):
-        raise _NotShown("it lies outside the state folder, which the page does not open")
+        raise _NotShown("it is outside the state folder, which the page does not open")
     return path
 
 
@@ -292,7 +292,7 @@ def _folder(path: Path) -> dict[str, Any]:
 
 
 def _too_large(size: int) -> str:
-    return f"it has {size:,} bytes, and at most {_MOST_RAW:,} are shown"
+    return f"it has {size:,} bytes, and the limit is {_MOST_RAW:,}"
 
 
 _IMAGES = (

@@ -191,7 +191,7 @@ def _sentence(state: RunState, task: TaskState, attempt: AttemptState, view: Map
         return end_sentence(task.path, view)
     where = f" on {attempt.node}" if attempt.node else ""
     if not attempt.is_live:
-        return f"{task.path} attempt {attempt.number}{where} has ended; its cause is not decided yet"
+        return f"{task.path} attempt {attempt.number}{where} has ended; its cause is not known yet"
     waiting = waiting_for(state, task, booting_nodes(state)) if attempt is task.last else None
     if waiting is not None:
         return f"{task.path} attempt {attempt.number} {waiting.text}"
@@ -373,7 +373,7 @@ def _move(state: RunState, task: TaskState, attempt: AttemptState) -> tuple[floa
     policy, ladder = task.plan.policy, task.plan.ladder
     if not state.meta.orchestrator:
         if policy.deadline is not None:
-            return attempt.until, (), "a deadline decides about its rung"
+            return attempt.until, (), "a deadline decides its rung"
         rung = next_rung_while_pending(attempt.rung, task.spent, policy, ladder)
         return attempt.until, () if rung is None else ladder.rungs[rung].pools, ""
     pauses = pauses_of((each.at, tuple(each.left_out)) for each in taken_back(state))

@@ -133,7 +133,7 @@ class RunIndex:
         """
         asked = _asked(question)
         if asked.cause and asked.cause not in _GROUPS and not self._source.tells_causes:
-            raise InputError(f"cause={asked.cause}: the list of a cluster has no causes: ask for interruption or error")
+            raise InputError(f"cause={asked.cause}: a cluster's list does not have causes; use interruption or error")
         self._looked_at = time.monotonic()
         self._sync()
         if asked.is_all:
@@ -268,7 +268,7 @@ class RunIndex:
             told = _problem_row(run, str(error))
         except Exception:  # noqa: BLE001  # one run, whatever its files say, must not hide all others
             _LOG.exception("run %s cannot be read", name)
-            told = _problem_row(run, f"run {name} cannot be read: the terminal of the page has the details")
+            told = _problem_row(run, f"run {name} cannot be read: see the page's terminal for details")
         row = (name, run.made_at, stamp, *told)
         marks = ",".join("?" * _COLUMNS)
         self._do(lambda db: db.execute(f"INSERT OR REPLACE INTO runs VALUES ({marks})", row))  # noqa: S608  # marks

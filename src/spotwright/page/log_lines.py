@@ -547,9 +547,9 @@ class RunLogs:
 
     def _left_out(self, logs: Sequence[AttemptLog], attempt: int | None) -> str:
         if self._reader.state.meta.orchestrator == ON_KFP:
-            return "this run is on Kubeflow Pipelines, which has its logs"
+            return "this run's logs are on Kubeflow Pipelines"
         if len(logs) > _MOST_LOGS:
-            return f"these are the first {_MOST_LOGS} of {len(logs):,} logs"
+            return f"showing the first {_MOST_LOGS} of {len(logs):,} logs"
         if attempt is not None and not logs[0].has_node:
             return "this attempt never had a node" if logs[0].ended else "this attempt has no node yet"
         return ""

@@ -216,7 +216,7 @@ class ClusterRuns:
     def line(self, name: str) -> dict[str, Any]:
         """See :meth:`RunsSource.line`: the recorder's status of a run, without causes, waste and savings."""
         if name not in self._lines:
-            raise UnknownRun(f"no run {name!r} that you may read")
+            raise UnknownRun(f"run {name!r} does not exist, or you may not read it")
         line = self._lines[name]
         tasks = line["tasks"]
         done = sum(tasks.get(status.value, 0) for status in TaskStatus if status.is_good)
@@ -234,7 +234,7 @@ class ClusterRuns:
         """See :meth:`RunsSource.open`. Only a whole name counts, as in a state folder."""
         reader = self._runs.open(name, self._namespace)
         if reader.folder.name != name:
-            raise UnknownRun(f"no run {name!r} that you may read")
+            raise UnknownRun(f"run {name!r} does not exist, or you may not read it")
         return reader
 
     def stamp(self, _name: str) -> object:

@@ -118,7 +118,7 @@ def _scope(state: RunState, run: str, name: str) -> _Found:
     index = int(number) if number.isascii() and number.isdigit() and len(number) < _DIGITS else items
     if index >= items:
         raise UnknownRun(
-            f"loop {path} of run {run} has {plural(items, 'iteration')}, counted from 0, and none is {number!r}"
+            f"loop {path} of run {run} has {plural(items, 'iteration')}, counted from 0: {number!r} does not exist"
         )
     if index < len(scopes):
         return _Found(scopes[index].place, scopes[index], task)

@@ -64,12 +64,14 @@ def refusal_of(
     which a link elsewhere may lead.
     """
     if method not in _METHODS:
-        return Refusal(405, "method", "the page only reads: send GET or HEAD")
+        return Refusal(405, "method", "the page is read-only: send GET or HEAD")
     if len(target) > _LONGEST:
-        return Refusal(414, "address", f"the address has {len(target):,} characters, and {_LONGEST:,} are read")
+        return Refusal(414, "address", f"the address has {len(target):,} characters, and the limit is {_LONGEST:,}")
     path = _path(target)
     if not path.startswith("/") or not path.isprintable() or not {".", ".."}.isdisjoint(re.split(r"[/\\]", path)):
-        return Refusal(400, "address", "not an address of the page: it begins with /, and has no dots as names")
+        return Refusal(
+            400, "address", "not an address of the page: it begins with / and must not contain . or .. segments"
+        )
     hosts = headers.getall("Host", [])
     if len(hosts) != 1:
         return Refusal(400, "host", f"the request has {len(hosts)} Host headers: send one")

@@ -59,7 +59,7 @@ def ensure_vendor() -> None:
     if not faults:
         return
     if not _SCRIPT.exists():
-        raise InputError(f"the page's modules: {faults[0]}; install spotwright again, or in a clone type: make page")
+        raise InputError(f"the page's modules: {faults[0]}; install spotwright again, or in a clone run: make page")
     # Its output is not a result of the command, so it goes to the error output (descriptor 2).
     if subprocess.run([sys.executable, str(_SCRIPT)], stdout=2, check=False).returncode != 0:
-        raise InputError("the page's modules could not be made, as said above; mend that, then type: make page")
+        raise InputError("the page's modules could not be made, as said above; fix that, then run: make page")

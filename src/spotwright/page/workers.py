@@ -75,14 +75,14 @@ class _Worker:
 
     async def ask(self, question: Mapping[str, Any]) -> Answer:
         if len(self._waiting) >= _WAITING:
-            return _failure(503, "busy", "the page has too many questions at once: load it again in a moment")
+            return _failure(503, "busy", "too many requests to the page at once: reload it in a moment")
         async with self._starting:
             process = self._process
             if process is None or process.returncode is not None or self._reader is None or self._reader.done():
                 try:
                     process = await self._start()
                 except OSError as error:
-                    return _failure(503, "worker", f"no process can be started that reads runs ({error.strerror})")
+                    return _failure(503, "worker", f"cannot start a process to read runs ({error.strerror})")
         self._number = self._number % 0xFFFFFFFF + 1
         number = self._number
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -99,7 +99,7 @@ class _Worker:
         except TimeoutError:
             with suppress(ProcessLookupError):
                 process.kill()
-            return _failure(503, "worker", f"no answer for {_LONGEST:.0f} seconds: load the page again")
+            return _failure(503, "worker", f"no answer for {_LONGEST:.0f} seconds: reload the page")
         finally:
             waiting.pop(number, None)
 
@@ -155,7 +155,7 @@ def _write(stream: asyncio.StreamWriter, data: Mapping[str, Any]) -> None:
 
 
 def _ended() -> Answer:
-    return _failure(503, "worker", "the process that reads runs has ended, and starts again: load the page again")
+    return _failure(503, "worker", "the process that reads runs ended and is restarting: reload the page")
 
 
 def _failure(status: int, kind: str, message: str) -> Answer:

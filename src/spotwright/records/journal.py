@@ -161,7 +161,7 @@ class Journal:
         """Raise :class:`StateError` where the journal has more than a million events."""
         (last,) = self._db.execute("SELECT max(seq) FROM events").fetchone()
         if last is not None and last > _MOST_EVENTS:
-            raise StateError(f"{self.path}: has more than {_MOST_EVENTS:,} events; it is not read")
+            raise StateError(f"{self.path}: has more than {_MOST_EVENTS:,} events and cannot be read")
 
     def close(self) -> None:
         """Close the file."""
@@ -355,7 +355,7 @@ def decoded(rows: Iterable[JournalRow], place: str, writer: Callable[[], str]) -
         for seq, at, kind, task, attempt, data in rows:
             yield seq, read(at, kind, task, attempt, data)
     except json.JSONDecodeError as error:
-        raise StateError(f"{place}: is damaged ({error}) and cannot be read from there on") from error
+        raise StateError(f"{place}: is damaged ({error}) and cannot be read beyond that point") from error
     except RecursionError:
         raise StateError(f"{place}: event {seq} has a value that is nested too deeply to be read") from None
     except UnknownEvent as error:
@@ -432,7 +432,7 @@ def _checked(connection: _Connection, path: Path) -> _Connection:
         raise StateError(f"{path}: is not a journal of spotwright (its schema has: {foreign[:60]!r})")
     if version > FORMAT:
         raise StateError(
-            f"{path}: written by a newer version of spotwright (format {version}, this one knows {FORMAT}): upgrade"
+            f"{path}: written by a newer version of spotwright (format {version}, this one reads up to {FORMAT}): upgrade"
         )
     raise StateError(f"{path}: is not a journal of spotwright")
 
@@ -454,11 +454,11 @@ def _clear_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except json.JSONDecodeError as error:
-        raise StateError(f"{path}: is damaged ({error}) and cannot be read from there on") from error
+        raise StateError(f"{path}: is damaged ({error}) and cannot be read beyond that point") from error
     except sqlite3.Error as error:
         text = str(error)
         if text == "interrupted":
-            raise StateError(f"{path}: is not read: a question took more than {_DEADLINE:g} s") from error
+            raise StateError(f"{path}: cannot be read: a query took more than {_DEADLINE:g} s") from error
         if "disk is full" in text or "disk I/O" in text:
             raise StateError(
                 f"{path}: the disk is full or failing ({text}); free some space, then resume the run"

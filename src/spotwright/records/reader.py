@@ -213,7 +213,7 @@ class _Selection:
         paths = self._paths(tasks)
         logs = self._of_tasks(paths)
         if self._attempt == ENVIRONMENT and not logs:
-            raise UnknownRun(f"run {run} has built no Python environment for task {paths[0]}")
+            raise UnknownRun(f"run {run} did not build a Python environment for task {paths[0]}")
         if self._attempt is not None and not logs:
             count = len(tasks[paths[0]].attempts)
             raise UnknownRun(
@@ -231,7 +231,7 @@ class _Selection:
         known = (path for path in candidates if path in tasks)
         paths = list(known if self._task is None else _tasks_named(self._reader.state, self._task, known))
         if self._attempt is not None and len(paths) > 1:
-            raise InputError(f"{self._task} is more than one task: {', '.join(paths)}; name one of them")
+            raise InputError(f"{self._task} matches several tasks: {', '.join(paths)}; name one of them")
         return paths
 
     def _of_tasks(self, paths: Iterable[str]) -> list[AttemptLog]:

@@ -181,7 +181,7 @@ def load_plans(folder: RunFolder, texts: PlanTexts | None = None) -> list[Stored
     texts = folder if texts is None else texts
     plans = [_load(texts, folder.path, version) for version in range(1, texts.plan_count() + 1)]
     if not plans:
-        raise StateError(f"{folder.path}: has no plan; the run was never started")
+        raise StateError(f"{folder.path}: its plan is missing; the run was never started")
     return plans
 
 
@@ -217,7 +217,7 @@ class PlanVersions(Sequence[Plan]):
             return self._plans[index]
         count = self._texts.plan_count()
         if not count:
-            raise StateError(f"{self._path}: has no plan; the run was never started")
+            raise StateError(f"{self._path}: its plan is missing; the run was never started")
         for version in range(len(self._plans) + 1, count + 1):
             self._plans.append(_load(self._texts, self._path, version).plan)
         return self._plans[index]

@@ -51,7 +51,7 @@ class Trash:
         """
         refusal = self.refusal(path) or self.refusal(self.folder)
         if refusal:
-            raise StateError(f"{path}: is left alone: {refusal}")
+            raise StateError(f"{path}: not deleted: {refusal}")
         try:
             if path.parent != self.folder:
                 self.folder.mkdir(exist_ok=True)

@@ -78,7 +78,8 @@ def require_lasting(folder: Path) -> None:
 
     if str(folder.resolve()) in private_folders():
         raise InputError(
-            f"{folder}: what a script writes here is lost with its attempt, as on a reclaimed node; run it in another folder"
+            f"{folder}: files that a script writes here are lost with its attempt, as on a reclaimed node; run it in another"
+            " folder"
         )
 
 

@@ -128,12 +128,12 @@ def check_pins(place: str, commits: Mapping[str, str], file: Path) -> tuple[str,
     for address, digest in commits.items():
         if pins.get(address, digest) != digest:
             raise PipelineError(
-                f"{place}: {address} names a commit, but its content has changed: the sha256 is {digest}, and was "
-                f"{pins[address]}. Review it; to accept it, delete {file}"
+                f"{place}: the content of {address} changed although it names a commit: sha256 {digest}, before"
+                f" {pins[address]}. Review it; to accept it, delete {file}"
             )
     return tuple(
-        f"{address} names a commit, which cannot be checked: its content, sha256 {digest}, is compared from now on; "
-        f"write #sha256={digest} after the address to have it checked everywhere"
+        f"{address} names a commit, which cannot be verified; from now on its content is compared with sha256 {digest}. Append"
+        f" #sha256={digest} to the address to have it verified everywhere"
         for address, digest in commits.items()
         if address not in pins
     )

@@ -276,7 +276,7 @@ def _leftovers(stock: _Stock) -> Iterator[Item]:
         use = disk_use(path)
         kept = stock.trash.refusal(path) if path in unbegun else ""
         if path in unbegun and not kept and (stock.is_in_use(path) or stock.now - use.changed_at < _BEGINNING):
-            kept = "a run may begin there"
+            kept = "a run may be starting there"
         yield Item(Sort.LEFTOVER, path.name, path, use.changed_at, use.size, kept)
 
 
@@ -354,10 +354,10 @@ def _delete_item(item: Item, trash: Trash) -> None:
     elif item.sort is Sort.ENVIRONMENT:
         now = next((each for each in bodies.cached_environments() if each.path == item.path), None)
         if now is not None and (now.in_use or now.used_at > item.used_at):
-            raise StateError(f"{item.path}: is in use by now")
+            raise StateError(f"{item.path}: is in use now")
         trash.remove(item.path)
     elif item.sort is Sort.LEFTOVER and RunFolder(item.path).journal.exists() and item.path.parent != trash.folder:
-        raise StateError(f"{item.path}: a run has begun there")
+        raise StateError(f"{item.path}: a run started there")
     else:
         trash.remove(item.path)
 

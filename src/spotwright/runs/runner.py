@@ -71,7 +71,7 @@ __all__ = [
 
 _REQUESTS: Mapping[str, Callable[[float], Event]] = {
     "cancel": CancelRequested,
-    "detach": lambda at: EngineDetached(at, why="it was asked to leave the run to another engine"),
+    "detach": lambda at: EngineDetached(at, why="it was asked to hand the run over to another engine"),
 }
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 

@@ -175,12 +175,12 @@ def after_attempt(
     if cause is Cause.SUCCEEDED:
         return Decision(FollowUp.SUCCEED, "succeeded")
     if cause is Cause.UNSCHEDULABLE:
-        return Decision(FollowUp.FAIL, "no rung had a node for it")
+        return Decision(FollowUp.FAIL, "none of its rungs had a node")
     if cause.is_interruption:
         return _after_interruption(spent, position, policy, ladder)
     if cause is Cause.DISRUPTED:
         if spent.moves > MAX_MOVES:
-            return Decision(FollowUp.FAIL, f"moved {spent.moves} times, {MAX_MOVES} are allowed")
+            return Decision(FollowUp.FAIL, f"moved {spent.moves} times, the limit is {MAX_MOVES}")
         return Decision(
             FollowUp.RETRY, f"moved ({spent.moves} of {MAX_MOVES}), tried again on the same rung", position.rung
         )
@@ -243,7 +243,7 @@ def _after_interruption_under_deadline(
         attempts = "1 attempt was" if last == 1 else f"{last} attempts in a row were"
         why = f"{attempts} interrupted{where} and got nowhere, interruptions.max is {policy.max_interruptions}"
         return Decision(FollowUp.FAIL, why)
-    count = f"interruption {spent.interruptions}, and the deadline decides"
+    count = f"interruption {spent.interruptions}; the deadline decides the rung"
     if ladder.on_demand and useless.spot > policy.max_interruptions:
         count = f"interruption {spent.interruptions}: on-demand for the rest"
     rung = _rung_after_interruption(position, tuple(range(len(ladder.rungs))), ladder)

@@ -351,7 +351,7 @@ def test_an_object_that_an_administrator_edits_meanwhile_keeps_both_changes() ->
         made.server.put(TASKS, name, **edited)
         assert (await given(made.first, asking())).number == 6
         made.server.put(TASKS, name, **{**edited, "spec": {"given": "rubbish"}})
-        with pytest.raises(StateError, match=r"was changed by others .*; delete it"):
+        with pytest.raises(StateError, match=r"was changed from outside .*; delete it"):
             await given(made.first, asking())
 
     run(scenario)
@@ -368,7 +368,7 @@ def test_without_the_kind_or_the_rights_it_is_said_once_and_tried_again(status: 
             with pytest.raises(StateError, match="kubectl apply"):
                 await given(made.first, asking())
         [text] = made.first.take_problems()
-        assert text.startswith("numbers of attempts are not given out, and pods are left as they are: /apis/spotwright")
+        assert text.startswith("attempt numbers cannot be assigned, so pods are left unchanged: /apis/spotwright")
         assert f"answers {status} no such right; kubectl apply --server-side -f charts/spotwright/crds" in text
         del made.server.pages[TASKS]
         assert (await given(made.first, asking())).number == 1
@@ -386,7 +386,7 @@ def test_a_kind_that_drops_fields_gives_out_no_number_and_is_told() -> None:
             return web.json_response(made.server.put(TASKS, body["metadata"]["name"], **body), status=201)
 
         made.server.pages[TASKS] = other
-        with pytest.raises(StateError, match="is another one, which drops fields; kubectl apply"):
+        with pytest.raises(StateError, match="is from another version, which drops fields; kubectl apply"):
             await given(made.first, asking())
         [text] = made.first.take_problems()
         assert "is another one" in text
@@ -470,7 +470,7 @@ def test_numbers_of_pods_that_were_never_made_do_not_stay() -> None:
         )
         refused = [one for one in results if isinstance(one, StateError)]
         assert len(refused) == 200
-        assert "500 pods were admitted and not made yet" in str(refused[0])
+        assert "500 admitted pods do not exist yet" in str(refused[0])
         made.clock[0] += 7200.0
         found = await given(made.first, Asking.alone("new", "team-a"))
         assert made.waiting() == {"new": 1}

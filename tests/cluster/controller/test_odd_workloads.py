@@ -80,7 +80,7 @@ def test_a_workload_that_a_defect_sets_aside_is_told_where_it_is(
                 event["involvedObject"] | {"kind": "Job", "name": "train", "uid": "uid-train"}
                 == event["involvedObject"]
             )
-            assert event["message"].startswith("Job train is not recorded any more, because of a defect in Spotwright")
+            assert event["message"].startswith("Job train is no longer recorded, because of a defect in Spotwright")
 
     asyncio.run(test())
 

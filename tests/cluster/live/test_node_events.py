@@ -27,7 +27,7 @@ RIGHTS: dict[str, list[Object]] = {
     HANDLER: [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}],
     AGENT: [{"apiGroups": ["spotwright.dev"], "resources": ["notices"], "verbs": ["create"]}],
 }
-REFUSED = "Spotwright believes this of a node"
+REFUSED = "Spotwright trusts this Event about a node"
 
 
 def role(namespace: str, name: str, rules: list[Object]) -> Iterator[Object]:

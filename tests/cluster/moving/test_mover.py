@@ -167,7 +167,7 @@ def test_a_silent_node_holds_no_pod_up_that_kubernetes_alone_would_replace(tmp_p
         assert [what for what, _ in bed.asked] == ["fail", "delete"]
         [attempt] = bed.attempts()
         assert (attempt.released, attempt.cause) == (
-            "node n1 does not report, and without our podFailurePolicy its Job would not wait for it",
+            "node n1 does not report, and its Job, which lacks our podFailurePolicy, would not wait for it",
             Cause.LOST,
         )
         assert [line for line in bed.server.asked if not is_allowed(line, "recorder")] == []
@@ -265,7 +265,7 @@ def test_a_pod_that_its_restarted_node_never_starts_is_deleted_and_counts_as_int
         assert [what for what, _ in bed.asked] == ["fail", "delete"]
         [attempt] = bed.attempts()
         assert attempt.released == (
-            "node n1 restarted before it began, and its kubelet does not start it any more: its node was not ready in between"
+            "node n1 restarted before it began, and its kubelet will not start it: its node was not ready in between"
         )
         assert attempt.cause is Cause.INTERRUPTED
         assert [line for line in bed.server.asked if not is_allowed(line, "recorder")] == []

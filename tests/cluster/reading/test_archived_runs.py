@@ -157,7 +157,7 @@ def test_a_controller_that_is_away_hides_that_a_run_is_archived_and_says_so(
     options = archived.options("anna")
     done = spotwright("show", TRAIN, *options[:-1], "https://127.0.0.1:1")
     assert done.code == 2
-    assert "whether it is archived is not known: the controller at https://127.0.0.1:1: does not answer" in done.err
+    assert "cannot tell whether it is archived: the controller at https://127.0.0.1:1: does not answer" in done.err
 
 
 def test_prune_deletes_archives_for_who_may_and_their_logs_follow(certificates: Path, recorded: Path) -> None:

@@ -71,9 +71,12 @@ def test_a_store_that_is_away_keeps_records_until_it_takes_their_archives(
             assert recorded_names(served) == NAMES
             assert (parts.outcomes["failed"], parts.outcomes["lost"]) == (3, 0)
             (trouble,) = parts.troubles
-            assert "the credentials may not do this (403 Forbidden" in trouble
-            assert "ended runs stay in the API until they can be archived" in trouble
-            assert "team-a stay, because they cannot be archived: s3://logs/away: the credentials" in caplog.text
+            assert "the credentials do not allow this (403 Forbidden" in trouble
+            assert "Ended runs stay in the API until they can be archived" in trouble
+            assert (
+                "cannot archive ended runs of namespace team-a, so they stay: s3://logs/away: the credentials"
+                in caplog.text
+            )
             assert len({each for each in store.asked if each.startswith("PUT")}) == 1, "no more are tried in vain"
             store.fault = None
             assert await parts.retention._looked() == 300.0
@@ -101,7 +104,7 @@ def test_a_namespace_without_room_loses_what_cannot_be_archived_and_hears_so(
     (event,) = told(served)
     assert (event["reason"], event["metadata"]["namespace"]) == ("RunsNotArchived", "team-a")
     assert event["message"].startswith(
-        "1 ended runs were deleted and not archived: the records of its namespace take more"
+        "1 ended runs were deleted and not archived: the records of its namespace use more"
     )
     assert "it could not be archived: s3://logs/full: the store answers 507" in event["message"]
 

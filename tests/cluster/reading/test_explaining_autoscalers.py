@@ -107,7 +107,7 @@ def test_a_pool_that_is_passed_over_says_until_when(certificates: Path, tmp_path
         ),
         (
             said.not_triggered,
-            r"gpu-spot: no group that it admits can grow: max node group size reached",
+            r"gpu-spot: no node group that fits it can grow: max node group size reached",
         ),
     ],
 )

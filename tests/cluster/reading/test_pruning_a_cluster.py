@@ -23,7 +23,7 @@ from spotwright.cluster.recorded_runs import RecordedPruning, RecordedRuns
 from spotwright.cluster.run_objects import RUN
 
 ALONE = (
-    "spotwright: archived runs stay, because only the recorder reaches them: no Spotwright controller in namespace "
+    "spotwright: archived runs stay, because only the recorder can delete them: no Spotwright controller in namespace "
     "spotwright (context here): install it, or name its namespace or URL with --controller\n"
 )
 
@@ -109,7 +109,7 @@ def test_a_cluster_without_our_kinds_says_what_to_do(there: There) -> None:
         done = spotwright(*command, "--cluster", "--kubeconfig", str(there._kubeconfig))
         assert done.code == 2
         assert done.err == (
-            "spotwright: context here: the cluster has no SpotRuns: install the chart of Spotwright there, or name another "
+            "spotwright: context here: SpotRuns are not installed there: install Spotwright's chart, or name another "
             "context with --context\n"
         )
 

@@ -174,7 +174,7 @@ def test_who_may_not_read_pools_is_told_that_they_are_not_known(certificates: Pa
         printed = spotwright("runs", *served.options("anna"))
     assert (printed.code, "Pools left out" in printed.out) == (0, False)
     assert printed.err == (
-        "spotwright: which pools new attempts pass over is not known: of SpotPools, you may not list them, which takes a "
+        "spotwright: cannot tell which pools new attempts skip: SpotPools: you may not list them, which takes a "
         "ClusterRole\n"
     )
 

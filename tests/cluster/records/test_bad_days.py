@@ -430,6 +430,6 @@ def test_an_older_release_leaves_what_it_does_not_know_and_records_all_others(
     before = [each for each in server.kept("SpotAttempt") if "train" in each["metadata"]["name"]]
     made = Recording(kubernetes, tmp_path, There.after(7))
     made.play(7)
-    assert "a newer version of spotwright wrote it" in made.made.recorder.problem
+    assert "written by a newer version of spotwright" in made.made.recorder.problem
     assert [each for each in server.kept("SpotAttempt") if "train" in each["metadata"]["name"]] == before
     assert ended_runs(server) == {"serve", "iris"}

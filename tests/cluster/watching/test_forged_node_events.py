@@ -86,7 +86,7 @@ def test_an_event_that_anyone_could_have_written_changes_nothing(
         assert "ValidatingAdmissionPolicy" in made.watcher.watched.kinds[watch_streams.ABOUT_NODES]
 
     day(tmp_path / "state", test)
-    assert caplog.text.count("Events about nodes do not count") == 1
+    assert caplog.text.count("Events about nodes, including notices of node agents, are ignored") == 1
 
 
 @pytest.mark.parametrize("reason", CAUSES)

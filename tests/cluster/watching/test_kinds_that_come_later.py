@@ -26,8 +26,8 @@ JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 GROUP = "/apis/jobset.x-k8s.io/v1alpha2"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 SENTENCE = (
-    "the API server has jobsets.jobset.x-k8s.io in v1, and v1alpha2 is read; install a release of its controller that serves "
-    "v1alpha2, or a Spotwright that reads v1"
+    "the API server has jobsets.jobset.x-k8s.io in v1, but Spotwright reads v1alpha2; install a release of its controller "
+    "that serves v1alpha2, or a Spotwright that reads v1"
 )
 
 
@@ -89,7 +89,7 @@ def test_work_of_a_kind_that_comes_later_is_recorded(
         assert made.watcher.watched.kinds["JobSet"] == "watched"
 
     day(tmp_path / "state", test)
-    assert caplog.text.count("JobSet is served now: it is watched from here on") == 1
+    assert caplog.text.count("JobSet is served now: starting to watch it") == 1
 
 
 def test_a_kind_that_goes_away_ends_neither_the_watcher_nor_runs_of_others(
@@ -218,7 +218,7 @@ def test_a_kind_in_another_version_is_said_in_one_sentence_and_watched_once_ours
         await made.until(lambda: made.cause("set") is Cause.FAILED, "the JobSet")
 
     day(tmp_path / "state", test)
-    assert caplog.text.count(f"JobSet is not recorded: {SENTENCE}") == 1
+    assert caplog.text.count(f"cannot record JobSet: {SENTENCE}") == 1
 
 
 def test_runs_go_on_whose_kind_is_served_in_another_version_from_now_on(
@@ -283,7 +283,7 @@ def test_a_kind_that_cannot_be_read_is_told_by_one_event_and_a_metric() -> None:
             return list(server.objects["/api/v1/namespaces/spotwright/events"].values())
 
     (event,) = asyncio.run(test())
-    assert event["message"] == f"JobSet is not read: {SENTENCE}"
+    assert event["message"] == f"JobSet cannot be read: {SENTENCE}"
     assert (event["reason"], event["type"]) == ("KindNotRead", "Warning")
 
 

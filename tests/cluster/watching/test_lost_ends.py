@@ -118,7 +118,7 @@ def test_show_and_the_account_name_the_range_and_its_proof(cluster: Cluster) -> 
     shown = " ".join(show_text(view).split())
 
     says = "it ended 21s to 1m11s after its start: the last proof of its life is the last line of its log"
-    assert f"nothing is heard of its node any more; {says}" in shown
+    assert f"its node stopped reporting; {says}" in shown
     made = account(cluster.state())
     assert report_json(made)["attempts_by_start"][0]["ended_by"] == BEGIN + 72
     (cost,) = made.attempts_by_start
