@@ -100,7 +100,7 @@ def is_admitted(data: Mapping[str, Any]) -> bool:
 
 
 def kept_mark(data: Mapping[str, Any]) -> dict[str, str]:
-    """The mark of a webhook where it stands now; empty without a mark."""
+    """The webhook's mark in the place where it belongs now; empty without a mark."""
     mark = value_at(data, (*annotations_at(data), ADMITTED_ANNOTATION))
     return {} if mark is None else {ADMITTED_ANNOTATION: str(mark)}
 
@@ -134,7 +134,7 @@ def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """The templates of an object's pods, also those without metadata; ``None`` if its kind has no pods."""
+    """The pod templates of an object, including those without metadata; ``None`` if its kind has no pods."""
     return [mapping(value_at(data, path)) for place, path in pod_places(data) if path and place.is_template] or None
 
 
@@ -251,7 +251,7 @@ MOST_STEPS = 12_000
 """The work of one answer, in :class:`~spotwright.placing.patch.Steps`: about 50 ms, or 130 pod templates."""
 
 MOST_REFERENCES = 20
-"""The objects that the placement of one object reads; it is left as it is if it refers to more."""
+"""The maximum number of objects that placing one object may read; with more references it is left unchanged."""
 
 
 class Verdict:

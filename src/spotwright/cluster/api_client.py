@@ -59,7 +59,7 @@ __all__ = [
 
 
 FORBIDDEN = (401, 403)
-"""The HTTP statuses of what the caller may not do."""
+"""The HTTP statuses of missing permissions."""
 
 _T = TypeVar("_T")
 _CONNECT = 10.0  # seconds to reach the server
@@ -182,11 +182,11 @@ _LONGEST_LABEL, _LONGEST_NAME = 63, 253  # characters of a namespace, and of a n
 
 
 def object_path(api_version: str, kind: str, name: str | None = None, namespace: str = "") -> str:
-    """The path of an object, or of all objects of its kind where ``name`` is None; cluster-wide without a ``namespace``.
+    """The path of an object, or of all objects of its kind if ``name`` is None; cluster-wide without a ``namespace``.
 
-    Every path with a part that comes from an object is made here. The author of an owner's, a template's or a node's name does
-    not decide what is asked of the API server with our rights: names are DNS names, and kinds are those that are
-    read here, in their own groups. Anything else raises :class:`ApiFailed` with the status 404.
+    Every path with a part taken from an object is built here, so the author of an owner's, a template's or a node's name
+    cannot choose what is requested with our rights: names must be DNS names, and kinds must be ones that Spotwright reads, in
+    their own groups. Anything else raises :class:`ApiFailed` with the status 404.
     """
     group, _, version = api_version.rpartition("/")
     is_named = name is None or (len(name) <= _LONGEST_NAME and all(_LABEL.fullmatch(each) for each in name.split(".")))
@@ -431,9 +431,9 @@ def about_namespace(name: str) -> dict[str, Any]:
 
 
 async def namespace_uid(api: Api, name: str) -> str:
-    """The UID of the namespace that has a name now; empty if none has it. Raises :class:`ApiFailed`.
+    """The UID of the namespace that currently has a name; empty if none does. Raises :class:`ApiFailed`.
 
-    It is listed, because the recorder's rights are to list and watch the served namespaces by their names.
+    It uses a list request, because the recorder may list and watch the served namespaces by name.
     """
     found = await api.get("/api/v1/namespaces", {"fieldSelector": f"metadata.name={name}"})
     return next((uid_of(each) for each in found.get("items") or ()), "")

@@ -113,7 +113,7 @@ def get_soon(kubernetes: Kubernetes, path: str, params: Mapping[str, str] | None
 
 
 def get_page_soon(kubernetes: Kubernetes, path: str, params: Mapping[str, str]) -> tuple[Sequence[bytes], str]:
-    """Read a page of a list in the same way: its objects as text, and what the next page is asked with."""
+    """Read a page of a list in the same way: its objects as text, and the token of the next page."""
     page = _soon(kubernetes, path, kubernetes.api.get_page(path, params))
     following = "" if page.metadata is None else page.metadata.continue_ or ""
     return [bytes(each) for each in page.items or ()], following
@@ -139,11 +139,11 @@ def _no_parts(_workload: str) -> Sequence[dict[str, Any]] | None:
 
 
 class ApiRun:
-    """A run as it lies in the API. It is a :class:`~spotwright.records.stored_plan.RunSource`, and never writes.
+    """A run as stored in the API. It is a :class:`~spotwright.records.stored_plan.RunSource`, and never writes.
 
-    ``get`` reads from the API and raises :class:`~spotwright.cluster.api_client.ApiFailed`. ``read_log`` reads logs, which lie
-    elsewhere. ``plan`` is the packed plan of a plan that is not stored yet. ``parts`` has the objects of a workload's run if they
-    were listed with others.
+    ``get`` reads from the API and raises :class:`~spotwright.cluster.api_client.ApiFailed`. ``read_log`` reads logs, which are
+    stored elsewhere. ``plan`` is the packed plan if it is not stored yet. ``parts`` has the objects of a workload's run if
+    they were listed with others.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class ApiRun:
         self.sizes: dict[tuple[str, str], int] = {}
         """The bytes of events in each object."""
         self.versions: dict[str, str] = {}
-        """The versions of the SpotRun and of the lists of its tasks and attempts, by kind: what is newer was not read."""
+        """The versions of the SpotRun and of the lists of its tasks and attempts, by kind; anything newer was not read."""
         self.missing: list[int] = []
         """The numbers of deleted events that the run does not mention yet."""
         self._said = 0  # how many of them a note says
@@ -178,7 +178,7 @@ class ApiRun:
         return f"run {self.name} in namespace {self.namespace}"
 
     def read(self) -> dict[str, Any] | None:
-        """Read the SpotRun itself; None: it is not there. Raises :class:`StateError`."""
+        """Read the SpotRun itself; None if it does not exist. Raises :class:`StateError`."""
         try:
             self._run = self._get(records_path(RUN, self.namespace, self.name), None)
         except ApiFailed as error:
@@ -204,7 +204,7 @@ class ApiRun:
 
     @property
     def absent(self) -> list[int]:
-        """The numbers of events that are known to be lost."""
+        """The numbers of events known to be lost."""
         return list((self._run or {}).get("absent") or ())
 
     def _known(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class ApiRun:
         yield Look(not has_ended, self._events(after))
 
     def _events(self, after: int) -> Iterator[tuple[int, Event]]:
-        """The events after a number. Of a run that has lost some, those which fit what is left, and a note if it has none yet."""
+        """The events after a number. If the run lost some, those that fit the rest, and a note if it has none yet."""
         if not self.rows.has_lost:
             yield from decoded((row.journal_row for row in self.rows.after(after)), self.place, str)
             return
@@ -344,9 +344,9 @@ def _is_of(found: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
 
 
 class ApiRecords:
-    """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the one who records.
+    """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the recorder.
 
-    ``logs`` says to people what is kept of logs, ``recorder`` tells readers which Lease to look at: NAMESPACE/NAME.
+    ``logs`` tells people which logs are stored, ``recorder`` tells readers which Lease to look at: NAMESPACE/NAME.
     """
 
     kept: float | None = AGE
@@ -366,7 +366,7 @@ class ApiRecords:
         return get_soon(self._kubernetes, path, params)
 
     def all(self, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterable[RunRecord]:
-        """The runs that have not ended. Those of a namespace are read together."""
+        """The unfinished runs. The runs of a namespace are read together."""
         return self._together(
             found
             for found in self._listed({"labelSelector": f"{ENDED_LABEL}!=true"})
@@ -443,7 +443,7 @@ class ApiRecords:
 
 @dataclass
 class _Object:
-    """An object that is written: a page of its home. ``version`` is empty until it is there."""
+    """An object to write: a page of its home. ``version`` is empty until the object exists."""
 
     name: str
     kind: str
@@ -525,7 +525,7 @@ class ApiRecord:
         return Glance(arguments, _label(found, ENDED_LABEL) == "true")
 
     def _believed(self, first: Event | None) -> Mapping[str, Any]:
-        """The arguments of a run, by its first event; none if it says that it is of another namespace than its object is in."""
+        """The arguments of a run from its first event; empty if they name another namespace than its object is in."""
         if not isinstance(first, RunCreated) or first.meta.arguments.get("namespace") != self._namespace:
             return {}
         return first.meta.arguments
@@ -657,7 +657,7 @@ class ApiRecord:
         self._incomplete = reason, why
 
     def close(self) -> None:
-        """See :meth:`RunRecord.close`: it holds no file open, and only the Lease says who records."""
+        """See :meth:`RunRecord.close`: there is no open file, and only the Lease decides who records."""
 
     def _require_room(self, row: StoredRow) -> None:
         """Raise :class:`TooLarge` for an event that fits into no object."""
@@ -669,7 +669,7 @@ class ApiRecord:
             )
 
     def _put(self, home: Home, row: StoredRow) -> None:
-        """Put a row into the last page of its home, or into a new one. The end of a run stands in the SpotRun itself."""
+        """Append a row to the last page of its home, or to a new one. A run's end is stored in the SpotRun itself."""
         text = row.to_text()
         page = self._pages.get(home) or (self._run if home == Home() else None)
         if page is None:
@@ -772,7 +772,7 @@ class ApiRecord:
         return {**body, "spec": spec, "status": status, "journal": lines}
 
     def _do(self, write: Callable[[Api], Coroutine[Any, Any, None]]) -> None:
-        """Write, and wait for it. Raises :class:`StateError`, after which it is unknown what was written."""
+        """Write and wait for the result. Raises :class:`StateError`, after which it is unknown what was written."""
 
         async def within_time() -> None:
             async with asyncio.timeout(_PATIENCE):

@@ -286,7 +286,7 @@ def read_certificates(path: Path) -> bytes:
 def united(own: bytes, known: bytes, now: datetime) -> bytes:
     """The unexpired authorities of one replica and of the others that it knows (PEM texts), its own first.
 
-    Of others the newest are kept: each replica that begins on another node makes its own. Other text is left out.
+    Only the newest of the others are kept: each replica that starts on another node makes one. Other text is left out.
     """
     try:
         others = x509.load_pem_x509_certificates(known) if known.strip() else []
@@ -350,7 +350,7 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> N
 
 
 Publish = Callable[[bytes], Awaitable[None]]
-"""Publishes an authority, as PEM text, to everyone who has to trust it."""
+"""Publishes an authority, as PEM text, to everyone who must trust it."""
 
 Warn = Callable[[str, str], Awaitable[None]]
 """Reports a problem to people: its reason in one word, and a sentence."""
@@ -410,7 +410,7 @@ class Renewal:
         self._refused_looks = 0  # in a row, at which callers would have refused the certificate of the files
 
     async def look(self, publish: Publish, warn: Warn) -> None:
-        """Renew what is due, publish a new authority, serve a new certificate, and warn of one that ends or is refused."""
+        """Renew what is due, publish a new authority, serve a new certificate, and warn of one that expires or is refused."""
         problem = ""
         try:
             self._read_authorities()
@@ -434,10 +434,10 @@ class Renewal:
             await asyncio.sleep(_LOOK)
 
     def _is_to_be_served(self) -> bool:
-        """Whether callers accept what the files hold now, or refuse what is served as well.
+        """Whether callers accept the certificate in the files, or refuse the served one as well.
 
-        Somebody who replaces the files one after the other may have replaced the certificate and not its authority yet. Then
-        the certificate before goes on while it is good.
+        Somebody who replaces the files one by one may have replaced the certificate but not its authority yet. Then the
+        previous certificate is served while it is valid.
         """
         is_new = self._authority is None and self.served.is_changed and self._now() < self._served_until
         is_refused = is_new and self._refusal(self._published) != ""
@@ -453,7 +453,7 @@ class Renewal:
         return why_refused(self._files.certificate, self._files.key, authorities, self._names[:1])
 
     def _read_authorities(self) -> None:
-        """Read the authority; one that was there before stays beside it until it expires, because callers learn one by one."""
+        """Read the authority; keep the previous one beside it until it expires, because callers learn of it one by one."""
         if self._authority is not None:
             self.authorities = self._authority.renew(self._now())
             return
@@ -463,7 +463,7 @@ class Renewal:
         self.authorities = b"".join(one.public_bytes(Encoding.PEM) for one in (*known, *kept))
 
     async def _publish(self, publish: Publish) -> None:
-        """Publish the authorities, new ones a while before they are used. Known ones may wait for an API server that is away."""
+        """Publish the authorities, new ones some time before they are used. Known ones may wait for an unreachable API server."""
         is_new = self._published != self.authorities
         try:
             await publish(self.authorities)
@@ -497,7 +497,7 @@ class Renewal:
         self._said = reason
 
     def _verdict(self) -> tuple[str, str, timedelta]:
-        """The reason of a warning, its sentence, and after what time it is said again; empty: all is well."""
+        """The reason of a warning, its sentence, and after what time to repeat it; empty: all is well."""
         whose = str(self._files.certificate) if self._authority is None else "that it makes itself"
         begins, ends = self._span()
         refused = self._refusal(self.authorities)

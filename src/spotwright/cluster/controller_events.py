@@ -32,7 +32,7 @@ _SEEN_KEPT = 10_000  # UIDs of pods
 class _ByNamespace:
     """Reports objects to their namespaces, at most once a minute: the first one, and how many more there are.
 
-    ``reason`` is that of the Event, ``now`` the API server's clock.
+    ``reason`` is the Event's, ``now`` the API server's clock.
     """
 
     def __init__(self, events: EventWriter, now: Callable[[], float], reason: str) -> None:
@@ -178,10 +178,10 @@ class FindObject(Protocol):
 
 
 class ConflictingControllers:
-    """What was found so far. ``name`` is that of this controller: NAMESPACE/NAME.
+    """The rivals found so far. ``name`` is this controller's: NAMESPACE/NAME.
 
-    Any client of the webhook's port may send reviews of objects that do not exist, so a rival is reported only after its object
-    was found in the cluster with its mark.
+    Any client of the webhook's port may send reviews of objects that do not exist, so a rival is reported only after its
+    object was found in the cluster with its mark.
     """
 
     def __init__(self, events: EventWriter, name: str, find_object: FindObject) -> None:

@@ -1,7 +1,7 @@
-"""Explains where a pod is, or why it waits, by what the API server shows now and its run has recorded.
+"""Explains where a pod is, or why it waits, from the API server's current state and the records of its run.
 
-It reads with the caller's own rights. A Job, a Workflow or a run is explained by its pods. For a waiting pod it says why the
-pod is moved or stays, and for a silent node what to do.
+It reads with the caller's own rights. A Job, a Workflow or a run is explained by its pods. For a waiting pod it says whether
+and why the pod will be evicted, and for a silent node what to do.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def not_started(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> str:
 
 
 def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The owners of a pod, nearest first; of one that cannot be read only its kind is known."""
+    """The owners of a pod, nearest first; only the kind of one that cannot be read."""
     owners: list[Mapping[str, Any]] = []
     here = pod
     while (named := controller_of(here)) is not None and named.kind in run_kinds():
@@ -370,7 +370,7 @@ def _run(runs: RecordedRuns, roots: Sequence[tuple[str, str]], namespace: str) -
 
 
 def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> str:
-    """Why no run is of an object, by what the controller says that it watches."""
+    """Why an object has no run, from what the controller says that it watches."""
     if watched.get("unknown"):
         return f"cannot tell what the controller watches: {watched['unknown']}"
     if not watched.get("is_served"):
@@ -473,7 +473,7 @@ def _capacity(reader: RunReader | None, attempt: AttemptState | None) -> str | N
 
 
 def _scheduler(pod: Mapping[str, Any]) -> str:
-    """What kube-scheduler says of a pod that has no node."""
+    """The kube-scheduler's message about a pod that has no node."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     for each in conditions:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
@@ -519,7 +519,7 @@ def _history(task: TaskState | None, attempt: AttemptState | None) -> Iterator[s
 
 
 def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Iterator[str]:
-    """Settings that nothing in the cluster enforces for this pod."""
+    """Settings that are not enforced for this pod."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     is_admitted = bool((metadata.get("annotations") or {}).get(_RUNG))
     affinity = value_at(spec, REQUIRED)

@@ -49,9 +49,9 @@ _SHOWN = 3
 
 
 class FoundPool(NamedTuple):
-    """A pool that a cluster shows. ``settings`` are an entry of ``pools`` in spotwright.yaml; ``nodes`` are the nodes' names.
+    """A pool found in a cluster. ``settings`` are an entry of ``pools`` in spotwright.yaml; ``nodes`` are the nodes' names.
 
-    ``notes`` say what a person must know of it. ``is_known``: whether something says its capacity.
+    ``notes`` are for people. ``is_known``: whether its capacity is known.
     """
 
     name: str
@@ -97,7 +97,7 @@ class _Class(NamedTuple):
 
 
 class _Differences(NamedTuple):
-    """In what the classes of one pool differ. ``chosen`` counts the classes that have a label by which work may choose."""
+    """How the classes of one pool differ. ``chosen`` counts the classes that have a label by which work may choose."""
 
     is_one: bool
     capacity: bool
@@ -120,7 +120,7 @@ class _Differences(NamedTuple):
 
 
 def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping[str, Any]] = ()) -> list[FoundPool]:
-    """The pools of these nodes, and of Karpenter's NodePools that have none, by name."""
+    """The pools of these nodes, and of Karpenter's NodePools without nodes, by name."""
     every = [_node(node) for node in _sorted_out(nodes).workers]
     asked = {one.name: one for one in map(read_node_pool, node_pools)}
     by_pool: dict[tuple[str, str], list[_Node]] = {(NODE_POOL_LABEL, name): [] for name in asked}
@@ -146,7 +146,7 @@ class _SortedOut(NamedTuple):
 
 
 def left_out(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What was not made a pool, a sentence for each kind of node."""
+    """The nodes that were not made a pool, a sentence for each kind."""
     _, control_plane, virtual = _sorted_out(nodes)
     if control_plane:
         yield f"Left out, because they are the control plane: {names([name_of(node) for node in control_plane])}."
@@ -190,7 +190,7 @@ def _node(node: Mapping[str, Any]) -> _Node:
 
 
 def _offers(status: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
-    """What a node offers to pods: CPUs, memory and every device, also one that is out of order now.
+    """A node's capacity for pods: CPUs, memory and every device, including those that are out of order now.
 
     Raises :class:`InputError` for an invalid amount.
     """
@@ -210,7 +210,7 @@ def _offers(status: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
 
 
 class _Cluster(NamedTuple):
-    """What is true of all nodes together. ``naming``: labels that name single nodes. ``archs``: the architectures."""
+    """The properties common to all nodes. ``naming``: labels that name single nodes. ``archs``: the architectures."""
 
     naming: frozenset[str]
     archs: frozenset[str]
@@ -225,7 +225,7 @@ class _Cluster(NamedTuple):
         return cls(frozenset(naming), frozenset(archs - {""}))
 
     def chosen(self, labels: Mapping[str, str], node: str) -> dict[str, str]:
-        """The labels by which work may choose a node: those that people set, and none that names it alone."""
+        """The labels by which work may choose a node: those that people set and that do not name a single node."""
         return {
             key: value
             for key, value in labels.items()
@@ -293,7 +293,7 @@ def _by_accelerators(whole: _Class) -> list[_Class]:
 
 
 def _telling(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ...]:
-    """A label that all nodes of a class have, and none of the others; the label of a machine or an accelerator first."""
+    """A label that all nodes of a class have and no others; the label of a machine or an accelerator first."""
     foreign = {pair for other in parts if other is not part for node in other.nodes for pair in node.labels.items()}
     own = [
         (key, value)
@@ -305,7 +305,7 @@ def _telling(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ..
 
 
 def _name(one: _Class, differences: _Differences, cluster: _Cluster) -> str:
-    """The name of the pool, with what is different in this class where the pool has several."""
+    """The name of the pool, with this class's distinction if the pool has several."""
     words = [one.pool[1] or _word_for(one, differences, cluster) or "other-nodes"]
     if differences.capacity:
         words.append({True: "spot", False: "on-demand", None: "unknown"}[one.is_spot])
@@ -406,7 +406,7 @@ def _pool(
 
 
 def _flags(one: _Class, pool: Pool, node_pool: NodePool | None) -> Iterator[tuple[str, Any]]:
-    """The settings of a tool that no field of a pool has, so that ``pools command`` makes what was there."""
+    """A tool's settings that have no field of a pool, so that ``pools command`` recreates the pool as it was."""
     if not providers.of(pool).has_groups:
         if node_pool is not None:
             yield from node_pool.flags.items()

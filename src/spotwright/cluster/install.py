@@ -153,9 +153,9 @@ _EVERY = 60.0  # seconds between checks that the authority is still there
 class Registration:
     """The registration named ``name``. ``where`` is the namespace and name of a Service, or an ``https`` address.
 
-    With a Service the chart has made the object, and only the authority is written into it. With an address this process
-    makes all of it, for ``namespaces``. Unless it ``writes``, another process does, and this one leaves it alone. It ``unites``
-    its authority with those of the other replicas, if each has its own.
+    With a Service, the chart created the object, and only the CA is written into it. With an address, this process creates all
+    of it, for ``namespaces``. Unless it ``writes``, another process does, and this one leaves it alone. If ``unites``, it
+    joins its CA with those of the other replicas.
     """
 
     def __init__(
@@ -271,17 +271,17 @@ class Registration:
 
 
 class Obstacle(NamedTuple):
-    """What keeps a pod from being placed, with the fix. ``may_pass``: a controller that has just begun mends it by itself."""
+    """A reason why a pod is not placed, with the fix. ``may_pass``: a controller that has just started fixes it itself."""
 
     text: str
     may_pass: bool = True
 
 
 async def obstacle(api: Api, name: str, namespace: str) -> Obstacle | None:
-    """What keeps a pod of a namespace from being placed; None: such a pod is placed.
+    """Why a pod of a namespace would not be placed; None: it would be.
 
-    ``name`` is the registration's. The pod is created by dry run, so it is not stored. Raises :class:`ApiFailed` where the
-    API server does not answer.
+    ``name`` is the registration's. The pod is created by dry run, so it is not stored. Raises :class:`ApiFailed` if the API
+    server does not answer.
     """
     registration = f"the MutatingWebhookConfiguration {name}"
     found = await api.get_or_none(f"{_PATH}/{name}")
