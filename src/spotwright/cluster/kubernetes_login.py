@@ -186,7 +186,7 @@ class Kubernetes:
             raise
 
     def expired(self) -> InputError:
-        """The error of a login that the cluster does not accept any more."""
+        """The error of a login that the cluster no longer accepts."""
         return InputError(
             f"context {self.context}: the cluster does not accept the login, which may have expired: log in again "
             "(kubectl get pods says how), then repeat the command"

@@ -70,7 +70,7 @@ class Login(Protocol):
         """The header with a token, or empty; ``again``: with another token."""
 
     def expired(self) -> InputError:
-        """The error of a login that is not accepted any more."""
+        """The error of a login that is no longer accepted."""
 
 
 class ControllerGone(SpotwrightError):
@@ -82,7 +82,7 @@ class NotAllowed(InputError):
 
 
 class Controller:
-    """One controller. ``dial`` connects to it; ``name`` is that of its certificate, ``place`` says where it is, for messages."""
+    """One controller. ``dial`` connects to it; ``name`` is its certificate's, ``place`` describes it in messages."""
 
     def __init__(
         self, dial: Callable[[], socket.socket], context: ssl.SSLContext, name: str, place: str, login: Login
@@ -100,7 +100,7 @@ class Controller:
             self._connection = None
 
     def ask(self, path: str, params: Mapping[str, object] | None = None, method: str = "GET") -> bytes:
-        """The content of an answer. Raises :class:`SpotwrightError` with what the controller says."""
+        """The content of an answer. Raises :class:`SpotwrightError` with the controller's message."""
         target = f"{path}?{urlencode(params)}" if params else path
         status, content = self._ask_again(method, target)
         if status == 401:
@@ -216,7 +216,7 @@ _CONNECT = 10.0  # seconds
 
 
 def reading_name(namespace: str) -> str:
-    """The name for which the certificate of a recorder in this namespace has to be, so that readers accept it."""
+    """The name that the certificate of a recorder in this namespace must have for readers to accept it."""
     return f"spotwright-recorder.{namespace}.svc"
 
 
@@ -351,7 +351,7 @@ def _port_of(pod: Mapping[str, Any]) -> int:
 
 
 def read_log(controller: Controller, run: str, task: str, attempt: int, offset: int, at_most: int = -1) -> bytes:
-    """Bytes of a log from an offset on, ``at_most`` so many; -1: all that there is. Raises :class:`SpotwrightError`."""
+    """Bytes of a log from an offset, at most ``at_most``; -1: all. Raises :class:`SpotwrightError`."""
     data = bytearray()
     while True:
         wanted = LOG_AT_ONCE if at_most < 0 else min(LOG_AT_ONCE, at_most - len(data))

@@ -75,14 +75,14 @@ class Reading:
 
 
 def _end(last: int, *, is_open: bool) -> bytes:
-    """The line that says what may be missing where neither the lines read before nor new ones came."""
+    """The line about possibly missing lines, when neither the lines read before nor new ones arrived."""
     line_end = "\n" if is_open else ""
     why = "the kubelet rotated its log"
     return f"{line_end}[spotwright: lines may be missing here, after {stamp_text(last)}: {why}]\n".encode()
 
 
 def _gap(missing_from: int, until: int, *, is_open: bool) -> bytes:
-    """The line that says what is missing."""
+    """The line about missing lines."""
     line_end = "\n" if is_open else ""
     span = f"between {stamp_text(missing_from)} and {stamp_text(until)}"
     lasted = format_duration(max(0.0, (until - missing_from) / 1e9))
@@ -114,7 +114,7 @@ class Readable(NamedTuple):
 
 
 def next_readable(pod: Mapping[str, Any], restart: int, done: Iterable[str]) -> Readable | None:
-    """The next container of an attempt whose log is to be read; None: none now. ``done`` are the names of those that were."""
+    """The next container of an attempt whose log is to be read; None: none now. ``done`` are the names of finished ones."""
     done = frozenset(done)
     main = main_container(pod)
     if main not in done:
@@ -321,7 +321,7 @@ class Follower:
                     await self._wait_for_a_change(answer, began)
 
     async def _wait_for_a_change(self, answer: Answer, began: float) -> None:
-        """After a stream that ended at once, wait: mostly the container has ended, and its pod says so soon."""
+        """Wait after a stream that ended at once: usually the container has ended, and its pod says so soon."""
         is_short = answer is Answer.AGAIN and time.monotonic() - began < _SHORT
         self._short = self._short + 1 if is_short else 0
         if is_short:
@@ -330,7 +330,7 @@ class Follower:
                     await self._changed.wait()
 
     async def _take_up(self) -> None:
-        """Go on where an earlier process was killed."""
+        """Continue where an earlier process was killed."""
         self._is_complete = await self._log.is_complete()
         if not self._is_complete and await self._log.open() and self._log.notes:
             notes = self._log.notes
@@ -339,7 +339,7 @@ class Follower:
             self.last_line_at = self._position.last / 1e9
 
     async def _say_why_it_ends(self) -> None:
-        """Say in the log if its end was not read, or none of it because Katib redirects it."""
+        """Log that its end was not read, or none of it because Katib redirects it."""
         printer = redirected_to(self.pod)
         if printer and (not self._log.notes or not _printer(self.pod)):
             await self._say(
@@ -368,7 +368,7 @@ class Follower:
     # A stream
 
     async def _read(self, target: Readable) -> Answer:
-        """Read a container's log as far as it goes, but not for ever where its pod is lost."""
+        """Read a container's log to its end, but not forever if its pod is lost."""
         reading = asyncio.ensure_future(self._session(target))
         lost = asyncio.ensure_future(self._lost.wait())
         try:
@@ -437,7 +437,7 @@ class Follower:
         return next_readable(pod, self._restart, self._done) == target
 
     async def _take(self, text: bytes, position: Position) -> None:
-        """Write what is new in a stream."""
+        """Write the new part of a stream."""
         if text:
             self._silence = _SILENCE
             await self._write(text, position)

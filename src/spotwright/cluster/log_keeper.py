@@ -78,7 +78,7 @@ class LogKeeper:
         self._names: dict[str, LogName] = {}  # of the logs that are followed, by key
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._complete: dict[str, float] = {}
-        """By key: when the last line was written; 0: none, or unknown."""
+        """By key: when the last line was written; 0: no line, or unknown."""
         self._of_pod: dict[str, set[str]] = {}  # keys by the UID of their pod, which the watcher knows
         self._untold: dict[str, None] = {}  # keys of logs without news from the watcher, the next to ask for first
         self._places, self._pace = asyncio.Semaphore(_OPENING), Pace()
@@ -148,7 +148,7 @@ class LogKeeper:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def last_line(self, key: str) -> float | None:
-        """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: that is not known."""
+        """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: unknown."""
         follower = self._followers.get(key)
         return (self._complete.get(key, 0.0) if follower is None else follower.last_line_at) or None
 
@@ -185,7 +185,7 @@ class LogKeeper:
     # Quotas
 
     async def drop_too_much(self) -> None:
-        """Drop logs of namespaces that have more than their limit: the oldest ones first, and what is followed last."""
+        """Drop logs of namespaces above their limit: the oldest first, and followed ones last."""
         try:
             found = await self._place.kept()
             limit = self._place.limit(self._namespace_limit, found)

@@ -50,8 +50,8 @@ _LOOK = 300.0  # seconds between two looks at which runs go on
 class LogTails:
     """The ends of logs in the API. It is a :class:`~spotwright.cluster.log_place.LogPlace`.
 
-    ``require`` raises :class:`~spotwright.errors.Fenced` once another process records. ``namespaces`` are those that are
-    recorded; none: all.
+    ``require`` raises :class:`~spotwright.errors.Fenced` once another process records. ``namespaces`` are the recorded ones;
+    if empty, all.
     """
 
     about = "the SpotAttempts of the cluster"
@@ -96,7 +96,7 @@ class LogTails:
         return found
 
     async def kept(self) -> Mapping[str, Sequence[KeptLog]]:
-        """See :class:`LogPlace`: what this process has written of runs that go on. The rest goes with its records."""
+        """See :class:`LogPlace`: what this process has written of active runs. The rest is deleted with its records."""
         if self._kept and time.monotonic() >= self._looked_at + _LOOK:
             self._looked_at = time.monotonic()
             await self._forget_ended()
@@ -138,7 +138,7 @@ class LogTails:
                     break
 
     async def drop(self, logs: Collection[KeptLog], why: str) -> list[KeptLog]:
-        """See :class:`LogPlace`. What the API server does not do now is done with the next look."""
+        """See :class:`LogPlace`. If the API server fails now, the next look retries."""
         dropped = []
         for log in logs:
             note = drop_note(format_bytes(log.size), why)
@@ -164,7 +164,7 @@ class LogTails:
     # For the logs
 
     async def read(self, path: str) -> Mapping[str, Any]:
-        """What an attempt's status says; empty if the attempt does not exist. Raises :class:`PlaceAway`."""
+        """The fields of an attempt's status; empty if the attempt does not exist. Raises :class:`PlaceAway`."""
         try:
             async with self.gate:
                 found = await self.api.get_or_none(path)
@@ -173,7 +173,7 @@ class LogTails:
         return (found or {}).get("status") or {}
 
     async def write(self, path: str, told: Mapping[str, Any], before: int | None) -> None:
-        """Write these fields of a status. ``before`` are its present bytes; None: none, or any.
+        """Write these fields of a status. ``before`` is its present number of bytes; None: none, or any.
 
         Raises :class:`ApiFailed`, and :class:`Fenced` once another process records.
         """
@@ -186,7 +186,7 @@ class LogTails:
             await self.api.send("PATCH", path, operations)
 
     def note(self, kept: KeptLog) -> None:
-        """Know what is kept of a log now."""
+        """Remember the stored state of a log."""
         self._kept[kept.name] = kept
 
     def forget(self, name: LogName) -> None:
@@ -220,7 +220,7 @@ class _Status(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Listed(msgspec.Struct, frozen=True):
-    """What is read of an object in a list."""
+    """The fields of a listed object that are read."""
 
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
@@ -228,7 +228,7 @@ class _Listed(msgspec.Struct, frozen=True):
 
 
 def _left(attempt: _Listed) -> tuple[LogName, Mapping[str, Any]] | None:
-    """The log of an attempt that was not finished, with its owner's notes; None without one."""
+    """The unfinished log of an attempt, with its owner's notes; None without one."""
     spec, status = attempt.spec, attempt.status
     notes = owner_notes(status.log_position) if status.log_position and not status.log_complete else None
     if notes is None or notes["namespace"] != attempt.metadata.namespace:
@@ -237,7 +237,7 @@ def _left(attempt: _Listed) -> tuple[LogName, Mapping[str, Any]] | None:
 
 
 class _TailLog:
-    """A :class:`~spotwright.cluster.log_place.WrittenLog` of which the end alone stays."""
+    """A :class:`~spotwright.cluster.log_place.WrittenLog` of which only the end is stored."""
 
     def __init__(self, tails: LogTails, name: LogName, path: str) -> None:
         self.name, self.notes = name, dict[str, Any]()
@@ -341,7 +341,7 @@ class _TailLog:
                     await self._wake.wait()
 
     async def _write(self, *, is_complete: bool) -> None:
-        """Write the end as it is. Raises :class:`ApiFailed` for what may pass."""
+        """Write the current end. Raises :class:`ApiFailed` for errors that may be temporary."""
         tail, size = _whole_characters(self._tail), self._bytes
         position = "" if is_complete else msgspec.json.encode(self.notes).decode()
         if len(position) > _POSITION:  # who takes it up begins anew
@@ -393,7 +393,7 @@ def _whole_characters(data: bytes) -> str:
 
 
 def _notes(text: str) -> dict[str, Any] | None:
-    """What the owner noted; None if it is unreadable."""
+    """The owner's notes; None if they are unreadable."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any]) if text else None
     except ValueError:

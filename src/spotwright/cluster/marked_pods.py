@@ -97,9 +97,9 @@ class CarriedNumbers:
         ] = {}  # by namespace and selector
 
     async def of(self, namespace: str, selector: str, *, patience: float) -> Sequence[MarkedPod] | None:
-        """The pods of a namespace with numbers; None: they are not read within ``patience`` seconds, or cannot be read.
+        """The numbered pods of a namespace; None: they cannot be read, or not within ``patience`` seconds.
 
-        The reading goes on without those who wait no more.
+        The read continues without callers that stopped waiting.
         """
         key = namespace, selector
         reading = self._readings.get(key)

@@ -31,7 +31,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class _Family(NamedTuple):
-    """One metric: its name, its kind, what it means, and a value for each set of labels."""
+    """A metric: its name, kind, meaning, and a value for each set of labels."""
 
     name: str
     kind: str
@@ -40,10 +40,10 @@ class _Family(NamedTuple):
 
 
 class Metrics:
-    """The metrics of one process's work, computed on request.
+    """The metrics of one process, computed on request.
 
-    ``pauses`` gives the pools that are left out now; ``verdicts`` counts the reviews that this process has answered, ``tally``
-    what it has recorded and moved. ``aside`` gives the namespaces that are set aside now, each with the part that does so.
+    ``pauses`` gives the pools that are skipped now; ``verdicts`` counts the answered reviews, ``tally`` recorded attempts and
+    evictions. ``aside`` gives the namespaces that are set aside now, each with the part that does so.
     """
 
     def __init__(

@@ -73,13 +73,13 @@ def _named(config: Config) -> list[str]:
 
 
 def claim_of(layer: Layer) -> str:
-    """The claim of a layer of policy; empty where it names none."""
+    """The claim of a policy layer; empty if it names none."""
     place = str(layer.values.get("checkpoint") or "")
     return place.removeprefix(PVC).strip("/").partition("/")[0] if place.startswith(PVC) else ""
 
 
 class ClaimLookup:
-    """Finds the claims of a namespace's configuration that are not there. ``clock`` is monotonic."""
+    """Finds the missing claims of a namespace's configuration. ``clock`` is monotonic."""
 
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock

@@ -107,7 +107,7 @@ class NodeEvents:
     def __init__(self, api: Api, name: str) -> None:
         self._api, self._name = api, f"{name}{SUFFIX}"
         self.since: float | None = None
-        """From when on (Unix seconds, by the API server's clock) Events were written under the policy; None: no policy."""
+        """Since when (Unix seconds, by the API server's clock) Events were written under the policy; None: no policy."""
         self.state = ""
         """:data:`~spotwright.cluster.watched.WATCHED`, or why they do not count; empty before the first answer."""
 
@@ -119,9 +119,9 @@ class NodeEvents:
         return text(event.get("reason")) in REASONS or text(event.get("message")).startswith(KUBELET_STARTS)
 
     async def ask(self) -> bool:
-        """Ask for the policy and its binding. Returns whether Events count from now on that did not before.
+        """Ask for the policy and its binding. Returns whether Events became trusted.
 
-        Without an answer it stays as it was. The log says each change once.
+        Without an answer, the state is unchanged. The log says each change once.
         """
         try:
             found = [await self._api.get_or_none(f"{path}/{self._name}") for path in (_POLICY, _BINDING)]

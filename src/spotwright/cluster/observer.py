@@ -99,13 +99,13 @@ __all__ = ["Decide", "FindAdmission", "OnRecorded", "PodReconciler", "why_early"
 
 
 OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
-"""Hears of each pod whose state the journal has; the flag says that its node does not report any more."""
+"""Called with each pod whose state the journal has; the flag says that its node no longer reports."""
 
 Decide = Callable[[ClusterView, RunState, SeenPod, TaskState, AttemptState, float], Iterable[Event]]
-"""Decides about the newest attempt of a pod at a moment; the answer is recorded with what was seen, in one transaction."""
+"""Decides about a pod's newest attempt at a time; the decision is recorded with the observation, in one transaction."""
 
 FindAdmission = Callable[[Mapping[str, Any], str], Admission | None]
-"""What was decided of a pod of the workload with this UID; None: no review has made the pod what it is."""
+"""The stored decision about a pod of the workload with this UID; None: no review changed the pod."""
 
 _LONGEST_WHY = 1000
 _REFUSAL = " was refused: "
@@ -131,10 +131,10 @@ def why_early(kind: str) -> str:
 class PodReconciler:
     """Records one workload. ``now`` is the API server's clock.
 
-    ``order_limit`` is in seconds: an attempt for which nodes were on their way for so long waits for none that are ordered later.
-    ``admission`` finds the decision about a pod, whose annotations are untrusted. ``config`` is its namespace's configuration
-    now, for what should have been placed. ``unseen`` are pods that came and went unrecorded, in the order of their
-    numbers.
+    ``order_limit`` is in seconds: an attempt whose nodes were being provisioned for that long does not wait for later orders.
+    ``admission`` finds the decision about a pod, whose annotations are untrusted. ``config`` is its namespace's current
+    configuration, for pods that should have been placed. ``unseen`` are pods that were created and deleted unrecorded, in the
+    order of their numbers.
     """
 
     def __init__(
@@ -167,10 +167,10 @@ class PodReconciler:
     def record(
         self, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, *, are_all: bool, may_end: bool = True
     ) -> None:
-        """Add all events that follow from these pods of the workload, in the order in which the pods were made.
+        """Add all events that follow from these pods of the workload, in the order of the pods' creation.
 
-        ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object; None:
-        the API does not have it any more. ``may_end``: False while other pods of it are to be recorded.
+        ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object;
+        None: the API no longer has it. ``may_end``: False while other pods of it are still to be recorded.
         """
         self._root = root or {}
         self._outcome, self._how_ended = _end_of(root, self._state)
@@ -265,14 +265,14 @@ class PodReconciler:
             )
 
     def _note_metrics(self, seen: SeenPod) -> None:
-        """Say once in a run that Katib reads the metrics of a trial's last attempt, where that may go on from a save."""
+        """Note once per run that Katib reads the metrics of a trial's last attempt, if that attempt may resume from a save."""
         trial = trial_of(seen.owners)
         if may_lose_metrics(trial, seen.pod) and not any(METRICS_NOTE in note for note in self._state.notes):
             text = f"trial {metadata(trial).get('name', '')} {METRICS_NOTE}"
             self._run.add(NoteAdded(self._now, text=text))
 
     def tell_trial(self, trial: Mapping[str, Any]) -> None:
-        """Record the parameters and the metrics of a Katib trial beside its tasks."""
+        """Record the parameters and metrics of a Katib trial beside its tasks."""
         name, values = str(metadata(trial).get("name", "")), trial_values(trial)
         for path, task in self._state.tasks.items() if name else ():
             new = {key: value for key, value in values.items() if task.parameters.get(key) != value}
@@ -289,7 +289,7 @@ class PodReconciler:
             self._run.add(NoteAdded(self._now, text=f"{note_of(seen.pod)}{why}"))
 
     def _why_without_policy(self, seen: SeenPod) -> str:
-        """The same of a pod without a policy, which a review would have placed by the policy of its namespace alone."""
+        """The same for a pod without a policy that a review would have placed by its namespace's default policy."""
         if (
             self._config is None
             or ATTEMPT_ANNOTATION in (metadata(seen.pod).get("annotations") or {})
@@ -395,7 +395,7 @@ class PodReconciler:
             self._run.add(AttemptWaits(at, task.path, recorded.number, why=str(waits)))
 
     def _told(self, seen: SeenPod, recorded: AttemptState, waits: PodWaits) -> PodWaits:
-        """What the autoscalers say of a pod that is unschedulable; the scheduler's status if they have no relevant one."""
+        """The autoscalers' status of an unschedulable pod; the scheduler's message if they have no relevant one."""
         pools = self._state.plan.described
         told = self._view.words.of(seen.pod, recorded.pools, pools, self._now)
         if told is None:
@@ -527,10 +527,10 @@ class PodReconciler:
             self._run.add(_with_pools(task, self._honest(task, decision)))
 
     def _honest(self, task: TaskState, decision: Event) -> Event:
-        """The decision, with other words where it is not ours.
+        """The decision, reworded where the controller decides instead.
 
-        A suspended workload goes on when its user lets it; if the retries of a task are unknown, its last error
-        ends it by our count alone.
+        A suspended workload continues when its user resumes it; if the retries of a task are unknown, its last error ends it
+        only by our count.
         """
         if isinstance(decision, AttemptDecided) and decision.cause is Cause.CANCELLED and not self._state.cancelling:
             return decision.replaced(following="again, once it is resumed")
@@ -597,7 +597,7 @@ class PodReconciler:
                     self._close(ended)
 
     def _when_forgotten(self, task: TaskState, recorded: AttemptState) -> End:
-        """When an attempt ended whose pod vanished unseen: before the next one began, or the end of all."""
+        """The end of an attempt whose pod vanished unseen: before the next attempt began, or the run ended."""
         after = [attempt.placed_at for attempt in task.attempts[recorded.number : recorded.number + 1]]
         end = None if self._outcome is None else self._outcome.at
         return self._last_proof(recorded, (*after, end))
@@ -605,7 +605,7 @@ class PodReconciler:
     # Nodes
 
     def _notices(self, names: Iterable[str]) -> None:
-        """Record the notices of these nodes. A change of a node looks at each of its pods, so no other node is due."""
+        """Record the notices of these nodes. A node's change triggers a look at each of its pods, so other nodes are not due."""
         for name in names:
             node = self._state.nodes.get(name)
             if node is None:
@@ -626,7 +626,7 @@ class PodReconciler:
                 self._run.add(NoticeGiven(self._now, node=name, goes_at=goes_at, attempts=live, why=why, id=notice.id))
 
     def _news(self, name: str, node: NodeState) -> Notice | None:
-        """A notice of a node that is not recorded: its agent's, by the source's id, else what the node's conditions say."""
+        """An unrecorded notice of a node: its agent's, by the source's id, else from the node's conditions."""
         told = self._view.told(name)
         if told is not None and told.notice.kind == "interruption" and told.id not in node.notices:
             return told.notice
@@ -654,7 +654,7 @@ class PodReconciler:
     # The run
 
     def _finish(self, root: Mapping[str, Any] | None) -> None:
-        """Record the end of the workload once all of its attempts have ended."""
+        """Record the end of the workload once all its attempts have ended."""
         live = any(attempt.is_live for task in self._state.tasks.values() for attempt in task.attempts)
         if self._run.is_over:
             return
@@ -676,9 +676,10 @@ class PodReconciler:
             self._run.add(RunFinished(self._ends_at(outcome), status=outcome.status, why=self._why(outcome, root)))
 
     def _without_word(self) -> Outcome:
-        """The end of an object that is gone: as its last state says, or if that was not seen, as its tasks do.
+        """The outcome of a deleted object: from its last state, or if that was not seen, from its tasks.
 
-        A Job whose tasks have all succeeded may be deleted before it says so. What would have made more pods did not end well.
+        A Job whose tasks all succeeded may be deleted before it says so. An object that would have created more pods did not
+        succeed.
         """
         kind, namespace = self._state.meta.orchestrator, str(self._state.meta.arguments.get("namespace", ""))
         last = self._view.last_of_owner(kind, namespace, self._run.uid)
@@ -694,7 +695,7 @@ class PodReconciler:
         return Outcome(RunStatus.CANCELLED, f"{self._state.meta.pipeline} was deleted before it ended{so_far}")
 
     def _ends_at(self, outcome: Outcome) -> float:
-        """When the run ended: as its object or its last pod says, whichever is later."""
+        """When the run ended: by its object or its last pod, whichever is later."""
         ends = [
             each.ended_at for task in self._state.tasks.values() for each in task.attempts if each.ended_at is not None
         ]
@@ -751,14 +752,14 @@ class PodReconciler:
 
 
 def _with_pools(task: TaskState, decision: Event) -> Event:
-    """The decision with the pools of the next attempt's rung, by which the webhook finds it on its ladder."""
+    """The decision with the pools of the next attempt's rung, by which the webhook finds the rung on its ladder."""
     if not isinstance(decision, AttemptDecided) or decision.rung is None:
         return decision
     return decision.replaced(pools=task.plan.ladder.rungs[decision.rung].pools)
 
 
 def _end_of(root: Mapping[str, Any] | None, state: RunState) -> tuple[Outcome | None, str]:
-    """How a workload has ended, in its controller's words, and how its user has ended it; None and empty: it goes on."""
+    """How a workload ended by its controller's status, and how its user ended it; None and empty while it is active."""
     if root is None:
         return None, f"{state.meta.pipeline} was deleted"
     outcome = outcome_of(root)

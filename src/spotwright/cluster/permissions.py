@@ -56,9 +56,9 @@ def account(process: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Some verbs on some resources of one API group, which processes have it, and what they do with it.
+    """Some verbs on some resources of one API group, which processes have them, and why.
 
-    ``names``: on the objects with these names alone; empty: on all of them.
+    ``names``: only on the objects with these names; empty: on all of them.
     """
 
     processes: tuple[str, ...]
@@ -87,7 +87,7 @@ _FOLLOW = ("list", "watch")
 
 _RECORDS, _RECORDED = API_VERSION.partition("/")[0], tuple(f"{kind.lower()}s" for kind in KINDS)
 LEASE = "NAME"
-"""Stands for the name of the Lease and of the registration, which the chart chooses; other names begin with it."""
+"""The placeholder for the name of the Lease and of the registration, which the chart chooses; other names begin with it."""
 
 
 def _of_kinds(

@@ -1,7 +1,7 @@
-"""The recorder: records attempts, keeps their logs and moves pods, while this replica holds the Lease. People read logs from it.
+"""The recorder: records attempts, stores their logs, evicts pods while this replica holds the Lease, and serves logs to people.
 
-A look at a workload may take long, so recording has its own thread and event loop; meanwhile the Lease is renewed, and probes
-and readers are answered.
+A look at a workload may take long, so recording has a separate thread and event loop; meanwhile the Lease is renewed, and
+probes and readers are answered.
 
 After an error recording is retried, with growing pauses; if it fails for minutes or hangs, probes fail, so that the process is
 restarted.
@@ -109,15 +109,15 @@ async def _serve_logs(
 
 
 def _united(own: str, known: str) -> str:
-    """The authorities of all replicas: each may have one of its own."""
+    """The authorities of all replicas: each may have a separate one."""
     found = united(own.encode(), known.encode(), datetime.now(UTC)).decode()
     return known if are_same(found.encode(), known.encode()) else found
 
 
 class Recorder:
-    """Records while this replica holds the Lease, again and again: await :meth:`run`. ``clock`` is monotonic.
+    """Records repeatedly, whenever this replica holds the Lease: await :meth:`run`. ``clock`` is monotonic.
 
-    ``tally`` counts what it does; ``health`` says whether the process should be started again. ``has_begun``: it holds the Lease,
+    ``tally`` counts its actions; ``health`` says whether the process should be restarted. ``has_begun``: it holds the Lease,
     or waits for it.
     """
 
@@ -184,7 +184,7 @@ class Recorder:
         beating.cancel()
 
     async def _record(self, lease: KubernetesLease) -> None:
-        """Record until cancelled, on the event loop of its own thread."""
+        """Record until cancelled, on the event loop of a separate thread."""
         settings, tally = self._settings, self.tally
         cluster = find_cluster(settings.context, kubeconfig=settings.kubeconfig)
         api = Api(connect(cluster, many_streams=True))  # each listed namespace has its own streams
@@ -269,7 +269,7 @@ class Recorder:
             kubernetes.close()
 
     async def _place(self, api: Api, require: Callable[[], None], troubles: Troubles) -> LogPlace | None:
-        """Where logs are kept; None: nowhere."""
+        """Where logs are stored; None: nowhere."""
         settings = self._settings
         if not settings.log_limit:
             return None
@@ -280,14 +280,14 @@ class Recorder:
 
 
 class _Publishing:
-    """Tells readers what is watched: await :meth:`run`. Where that fails they know less until it is tried again."""
+    """Publishes what is watched to readers: await :meth:`run`. After a failure they see an older state until a retry succeeds."""
 
     def __init__(self, api: Api, home: str) -> None:
         self._api, self._home = api, home
         self._watched, self._is_new = Watched(), asyncio.Event()
 
     def heard(self, watched: Watched) -> None:
-        """Hear what is watched from now on."""
+        """Publish this state from now on."""
         self._watched = watched
         self._is_new.set()
 
@@ -310,6 +310,6 @@ class _Publishing:
 
 
 def _pools_of(configurations: Configurations) -> Mapping[str, Pool]:
-    """The pools of the cluster's configuration; none without one."""
+    """The pools of the cluster's configuration; empty without one."""
     config = configurations.of(configurations.home)
     return {} if config is None else config.pools

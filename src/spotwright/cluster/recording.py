@@ -153,7 +153,7 @@ def _tell(listeners: Iterable[Callable[[_T], None]], news: _T) -> None:
 
 
 def _unsaid(_found: Findings) -> None:
-    """Drop what was found of pools: there is no other reader."""
+    """Drop findings about pools: there is no other reader."""
 
 
 def without_pools() -> Config:

@@ -57,7 +57,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class KeptRecord(NamedTuple):
-    """The records of a run. ``ended_at`` is in Unix seconds; None: it goes on. ``size`` is in bytes."""
+    """The records of a run. ``ended_at`` is in Unix seconds; None: it is active. ``size`` is in bytes."""
 
     namespace: str
     name: str
@@ -67,11 +67,11 @@ class KeptRecord(NamedTuple):
 
 
 class Going(NamedTuple):
-    """What has to go at a moment. The reasons are clauses."""
+    """The records to delete at a time. The reasons are clauses."""
 
     deleted: Sequence[tuple[KeptRecord, str]]
     cut: Sequence[tuple[str, str]]
-    """Namespaces whose largest run is to be cut, because they have no ended ones any more."""
+    """Namespaces whose largest run is to be cut, because they have no ended runs left."""
 
 
 def to_delete(
@@ -83,9 +83,9 @@ def to_delete(
     uncut: Collection[str] = (),
     waiting: Collection[KeptRecord] = (),
 ) -> Going:
-    """The records that go at a moment. ``uncut`` are namespaces that cannot be cut: then the next largest pays.
+    """The records to delete at a time. ``uncut`` are namespaces that cannot be cut: then the next largest is.
 
-    ``waiting`` are those that cannot be archived: they go for want of room alone.
+    ``waiting`` are runs that cannot be archived: they are deleted only for lack of space.
     """
     kept = _Kept()
     for one in records:
@@ -142,10 +142,10 @@ class _Kept:
 
 
 class Retention:
-    """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` reports to a namespace what it has lost.
+    """Await :meth:`run`. ``namespaces`` are the served ones; if empty, all. ``events`` reports lost records to a namespace.
 
-    ``shares`` is kept by the store too. ``of_attempt`` are the bytes that each attempt takes beside what is recorded: the end of
-    its log. ``outcomes`` counts runs that were archived, that could not be, and that were deleted all the same.
+    ``shares`` is also updated by the store. ``of_attempt`` are the bytes of each attempt in addition to its records: the end
+    of its log. ``outcomes`` counts runs that were archived, that could not be, and that were deleted nevertheless.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Retention:
         self.on_archived: Callable[[Archive], None] = lambda _: None
         self.shares = shares or Shares()
         self.cut: Callable[[str, str], bool] = lambda *_: False
-        """Cuts the recording of the largest run of a namespace, for a reason; false: none of it goes on."""
+        """Cuts the recording of the largest run of a namespace, for a reason; false: none of its runs is active."""
         self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first unreported one, and how many
         self._told_at: dict[str, float] = {}  # by namespace: when it heard of a cut
         self._waiting: dict[KeptRecord, str] = {}  # what could not be archived at the last look, each with the reason
@@ -206,7 +206,7 @@ class Retention:
             await self._events.write(about_namespace(namespace), "RecordingCut", text, is_warning=True)
 
     async def _archived(self, choose: Callable[..., Going]) -> Going:
-        """What has to go now, all of it archived but what has no room to wait for that."""
+        """The runs to delete now, archived except those for which there is no space to wait."""
         tried: set[KeptRecord] = set()
         self._waiting = {}
         if self.archiver is not None:
@@ -251,7 +251,7 @@ class Retention:
         await self.tell_cuts()
 
     def _untold(self, kept: Iterable[KeptRecord]) -> Iterator[KeptRecord]:
-        """The growth of active runs since their objects said how much it is."""
+        """The growth of active runs since their objects last reported it."""
         told: Counter[str] = Counter()
         for one in kept:
             told[one.namespace] += one.size if one.ended_at is None else 0
@@ -380,7 +380,7 @@ class _Status(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Run(msgspec.Struct, frozen=True):
-    """What is read of a SpotRun: its plan and its journal would take seconds and megabytes."""
+    """The fields of a SpotRun that are read: its plan and its journal would take seconds and megabytes."""
 
     metadata: _Meta = _Meta()
     status: _Status = _Status()

@@ -51,10 +51,10 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 
 NAMESPACE_LIMIT = 96 << 20
-"""Bytes of memory that the runs of a namespace may take while they go on: 10,000 steps that all differ, or 2,000 small runs."""
+"""Bytes of memory that a namespace's active runs may take: 10,000 steps that all differ, or 2,000 small runs."""
 
 LIMIT = 192 << 20
-"""The same of all namespaces together: with what else the process keeps it is within 512 MiB."""
+"""The same for all namespaces together: with the rest of the process it is within 512 MiB."""
 
 _GROWTH = 3  # bytes of memory for each byte of a plan or journal
 _TEMPLATE = 6_000  # bytes of memory for each template beside that (measured with 5,000 templates)
@@ -70,7 +70,7 @@ _LONGEST_NAME = 128  # characters of it: KFP allows as many
 
 @dataclass
 class WorkloadRun:
-    """One run under this watcher's lease. ``state`` is what the journal says, plus the events that wait in ``pending``."""
+    """One run under this watcher's lease. ``state`` is the journal's, plus the events that wait in ``pending``."""
 
     record: RunRecord
     state: RunState
@@ -78,11 +78,11 @@ class WorkloadRun:
     require: Callable[[], None]  # raises Fenced once this process may not write any more
     weighed: Callable[[WorkloadRun], None]  # called after it has grown
     is_told: bool = True
-    """Whether people see it as it is, where that stands beside its records."""
+    """Whether people see its current state, if that is shown beside its records."""
     size: int = 0
-    """About how many bytes of memory it takes, by its plan and its journal."""
+    """About how many bytes of memory its plan and its journal take."""
     stored: int = 0
-    """The bytes that it takes where it is recorded, as they are counted."""
+    """Its bytes in the store, as they are counted."""
     _attempts: dict[str, tuple[TaskState, AttemptState]] | None = None
 
     @property
@@ -122,9 +122,9 @@ class WorkloadRun:
         self.pending.append(event)
 
     def commit(self) -> Sequence[Event]:
-        """Write the pending events durably, in one transaction if they are no more than ``record.at_once``, and return them.
+        """Write the pending events durably, in one transaction if they are at most ``record.at_once``, and return them.
 
-        Raises :class:`StateError`, and :class:`Fenced` where another process records now.
+        Raises :class:`StateError`, and :class:`Fenced` if another process records now.
         """
         self.require()
         events, self.pending = self.pending, []
@@ -137,7 +137,7 @@ class WorkloadRun:
         return events
 
     def tell(self, now: float) -> None:
-        """Show it as it is. Raises as :meth:`commit`."""
+        """Show its current state. Raises as :meth:`commit`."""
         self.require()
         self.record.tell(self.state, now)
         self.is_told = True
@@ -153,9 +153,9 @@ class WorkloadRun:
         self.add(PlanExtended(at, pool=pool.name, is_spot=pool.is_spot))
 
     def add_template(self, at: float, template: PodTask) -> None:
-        """Let the plan have one more template; one that fits no pool, or is too large to be recorded, goes anywhere.
+        """Add a template to the plan; one that fits no pool, or is too large to be recorded, may go anywhere.
 
-        The template alone is written and kept, not the plan once more: a pipeline may have thousands of them.
+        Only the template is written and stored, not the whole plan again: a pipeline may have thousands of them.
         """
         data = _short(template).to_data()
         try:
@@ -293,15 +293,15 @@ class RunStore:
         return run
 
     def finish(self, run: WorkloadRun) -> None:
-        """Give up a run whose end is written."""
+        """Close a run whose end is written."""
         self.shares.new[run.namespace] += run.stored
         self._drop(run)
         self._note_over(run.uid)
 
     def keep_limits(self, now: float) -> None:
-        """Cut the recording of runs until what is left is within the limits, the largest run of the largest namespace first.
+        """Cut the recording of runs until the rest is within the limits, the largest run of the largest namespace first.
 
-        So a namespace pays for its own runs alone, and a small run is recorded beside a large one.
+        So a namespace pays only for its own runs, and a small run is recorded beside a large one.
         """
         while self._sizes:
             namespace, size = self._sizes.most_common(1)[0]
@@ -317,14 +317,14 @@ class RunStore:
                 break
 
     def cut_largest(self, namespace: str, why: str, now: float) -> bool:
-        """Cut the recording of the run of a namespace that takes the most. ``why`` is a clause. False: none goes on."""
+        """Cut the recording of the largest active run of a namespace. ``why`` is a clause. False: none is active."""
         return self._cut_largest(namespace, why, now, lambda run: run.stored)
 
     def _cut_largest(self, namespace: str, why: str, now: float, size: Callable[[WorkloadRun], int]) -> bool:
-        """Cut the recording of the largest run of a namespace that goes on; of equal ones the newest. False: no such run.
+        """Cut the recording of the largest active run of a namespace; of equal ones the newest. False: there is none.
 
-        The run counts as stopped: it leaves the memory, and its records may be deleted like an ended run's.
-        The workload goes on. One whose cut cannot be written is given up all the same, until it can be read again.
+        The run counts as stopped: it leaves the memory, and its records may be deleted like an ended run's. The workload
+        continues. A run whose cut cannot be written is closed nevertheless, until it can be read again.
         """
         runs = [run for _, run in self.runs_of(namespace)]
         run = max(runs, key=lambda run: (size(run), run.state.started_at), default=None)
@@ -335,7 +335,7 @@ class RunStore:
         return True
 
     def cut_refused(self, uid: str, why: SpotwrightError, now: float) -> None:
-        """Cut the recording of a run of which something cannot be recorded; what waits to be recorded is given up."""
+        """Cut the recording of a run with an event that cannot be recorded; drop its pending events."""
         run = self.runs.get(uid)
         if run is not None and not run.is_over:
             run.pending = []
@@ -355,7 +355,7 @@ class RunStore:
         self.on_cut(run)
 
     def forget(self, uid: str) -> None:
-        """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
+        """Drop a run from memory after its journal could not be written; :meth:`open_again` reads it again."""
         run = self.runs.get(uid)
         if run is not None:
             self._drop(run)
@@ -369,7 +369,7 @@ class RunStore:
         return run
 
     def release(self, run: WorkloadRun) -> None:
-        """Give up a run that has not ended and is not watched any more; :meth:`open_unfinished` takes it up again."""
+        """Close an unfinished run that is no longer watched; :meth:`open_unfinished` opens it again."""
         self._drop(run)
 
     def close(self) -> None:
@@ -379,12 +379,12 @@ class RunStore:
         self.runs.clear()
 
     def _weigh(self, run: WorkloadRun) -> None:
-        """Count what a run takes of memory, and where it is recorded."""
+        """Count a run's bytes in memory and in the store."""
         self._sizes[run.namespace] += run.weigh()
         self._count(run, run.record.stored)
 
     def _count(self, run: WorkloadRun, stored: int) -> None:
-        """Count what a run takes where it is recorded."""
+        """Count a run's bytes in the store."""
         self.shares.grow(run.namespace, stored - run.stored)
         run.stored = stored
 

@@ -27,14 +27,14 @@ ANSWERS = 10.0
 
 
 class Found(NamedTuple):
-    """Whether a kind is served: ``why`` not, or empty. ``is_known``: the API server has said so; else it has not answered."""
+    """Whether a kind is served: ``why`` not, or empty. ``is_known``: the API server answered."""
 
     why: str = ""
     is_known: bool = True
 
 
 async def find_served(api: Api, wanted: Mapping[str, Resource], read: Collection[Resource]) -> dict[str, Found]:
-    """What is known of each of the ``wanted`` kinds, by name. ``read`` are the resources of all kinds, in all versions."""
+    """The state of each of the ``wanted`` kinds, by name. ``read`` are the resources of all kinds, in all versions."""
     by_base: dict[str, dict[str, Resource]] = {}
     for name, resource in wanted.items():
         by_base.setdefault(resource.base, {})[name] = resource

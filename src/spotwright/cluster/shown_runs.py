@@ -72,7 +72,7 @@ class LogsKept(Enum):
 
     @property
     def condition(self) -> Condition:
-        """The condition that says so."""
+        """The condition for an ended run."""
         return Condition(_LOGS, self in (LogsKept.OBJECT_STORE, LogsKept.VOLUME), self.value, _KEPT[self])
 
 
@@ -141,7 +141,7 @@ def run_status(state: RunState, name: str, now: float) -> dict[str, Any]:
 
 
 def line_at(line: Mapping[str, Any], now: float | None) -> dict[str, Any]:
-    """The line of a run, of one that goes on with what it takes and costs up to now; None: as it was written."""
+    """The line of a run; for an active one with its use and cost up to now; None: as it was written."""
     rate, found = line.get(EACH_SECOND) or {}, {name: value for name, value in line.items() if name != EACH_SECOND}
     if now is None or line["finished_at"] is not None:
         return found

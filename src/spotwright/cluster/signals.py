@@ -81,7 +81,7 @@ def conditions(of_object: Mapping[str, Any]) -> tuple[StatusCondition, ...]:
 
 
 def transition(of_object: Mapping[str, Any], kind: str, reason: str = "", *, status: str = "True") -> float | None:
-    """The time at which a condition got its status, in Unix seconds; None if it has another one, or not for this reason."""
+    """When a condition got its status, in Unix seconds; None if it has another status, or another reason."""
     for each in mappings(mapping(of_object.get("status")).get("conditions")):
         if each.get("type") == kind and each.get("status") == status and reason in ("", each.get("reason")):
             return seconds(each.get("lastTransitionTime"))
@@ -110,7 +110,7 @@ def events_of(events: Iterable[Mapping[str, Any]]) -> tuple[StatusCondition, ...
 
 _FAILING = ("FailureTarget", "Failed")
 GOOD_ENDS = ("Complete", "Completed", "Succeeded")
-"""The conditions by which controllers say that an object has succeeded."""
+"""The conditions by which controllers report success."""
 
 _DONE = ("SuccessCriteriaMet", *GOOD_ENDS)
 _DEADLINE = "exceeded its deadline"  # Argo's message where the Workflow's own time limit passed
@@ -204,15 +204,15 @@ def is_gone(owner: Mapping[str, Any]) -> bool:
 
 
 def _is_suspended(owner: Mapping[str, Any]) -> bool:
-    """Whether an owner is suspended: its pods are deleted until it goes on."""
+    """Whether an owner is suspended: its pods are deleted until it is resumed."""
     return value_at(owner, run_kind(owner).suspended_by) is True
 
 
 def was_suspended(owner: Mapping[str, Any], since: float) -> bool:
-    """Whether an owner is suspended, or went on after ``since`` from a suspension: Kueue lets a Job go on within seconds.
+    """Whether an owner is suspended, or was resumed after ``since``: Kueue resumes a Job within seconds.
 
-    Jobs, JobSets, TrainJobs and jobs of the training operator all say so by the condition ``Suspended``, which is False from
-    the moment at which they go on (Kubernetes documentation, "Suspending a Job").
+    Jobs, JobSets, TrainJobs and jobs of the training operator all report it by the condition ``Suspended``, which becomes
+    False when they are resumed (Kubernetes documentation, "Suspending a Job").
     """
     if _is_suspended(owner):
         return True
@@ -226,7 +226,7 @@ def was_suspended(owner: Mapping[str, Any], since: float) -> bool:
 def how_suspended(owners: Sequence[Mapping[str, Any]], since: float) -> str:
     """How the outermost of these owners (nearest first) was suspended, as in ``its Job was suspended``; empty if none was.
 
-    A suspension ends no run and spends no budget: its user lets it go on, or Kueue, which suspends what it preempts.
+    A suspension ends no run and spends no budget: its user resumes it, or Kueue, which suspends what it preempts.
     """
     found = [each for each in owners if was_suspended(each, since)]
     if not found:
@@ -299,7 +299,7 @@ class PodEnd:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the container that runs the user's code; None: it has none, or its end was not reported."""
+        """The end of the container that runs the user's code; None: there is none, or its end was not reported."""
         return None if self.main.is_untold else self.main.exit_code
 
     @property
@@ -351,7 +351,7 @@ def read_pod(
 
 
 def _earlier_restart(main: Mapping[str, Any]) -> PodEnd:
-    """The end of a container that was started again in the same pod, which was not asked to stop."""
+    """The end of a container that was restarted in the same pod, without a request to stop the pod."""
     ended = mapping(mapping(main.get("lastState")).get("terminated"))
     end = _end_of(main, ended)
     began_at, finished_at = seconds(ended.get("startedAt")), seconds(ended.get("finishedAt"))
@@ -380,7 +380,7 @@ def _restarts(status: Mapping[str, Any]) -> int:
 
 
 def _container(status: Mapping[str, Any]) -> ContainerEnd:
-    """The end of a container, or the error for which it waits. A container that is started again shows its last end."""
+    """The end of a container, or the error for which it waits. A restarted container shows its last end."""
     state = mapping(status.get("state"))
     waiting = text(mapping(state.get("waiting")).get("reason"))
     ended = mapping(state.get("terminated")) or mapping(mapping(status.get("lastState")).get("terminated"))
@@ -396,7 +396,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _init_statuses(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The init containers that must end before the work begins; sidecars, which run beside it, are left out."""
+    """The init containers that must end before the work begins, without sidecars, which run beside it."""
     sidecars = {
         each.get("name")
         for each in mappings(mapping(pod.get("spec")).get("initContainers"))
@@ -411,7 +411,7 @@ def _init_error(status: Mapping[str, Any]) -> str:
 
 
 def _no_command(ended: Mapping[str, Any]) -> str:
-    """What Argo says where it found no such command; without Argo the runtime says so by the reason ``StartError``."""
+    """Argo's message if it did not find the command; without Argo, the runtime reports it by the reason ``StartError``."""
     code, beginning = _NO_COMMAND
     message = text(ended.get("message"))
     return f"its command was not found: {message}" if _code(ended) == code and message.startswith(beginning) else ""
@@ -543,7 +543,7 @@ def _restart_of_node(seen: LastSeen, end: PodEnd) -> str:
 
 
 def _certain_restarts(seen: LastSeen, began: float) -> Iterator[tuple[str, float]]:
-    """The signs by which a node has surely restarted since a moment, each with the moment of the restart."""
+    """The signs that a node certainly restarted after a time, each with the time of the restart."""
     node = seen.node or {}
     booted = [event_time(event) for event in seen.node_events if text(event.get("reason")) == REBOOTED]
     rebooted_at = max((at for at in booted if at > began), default=None)
@@ -587,7 +587,7 @@ def why_never_starts(seen: LastSeen, now: float) -> str:
 
 
 def lost_its_sandbox(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod waits on its node with a container that did not start, has no sandbox for it, and gets none."""
+    """Whether a pod waits on its node with a container that did not start, has no sandbox, and will not get one."""
     return has_not_started(pod) and _has_no_sandbox(pod)
 
 
@@ -698,7 +698,7 @@ _GIVEN_UP = (
 
 
 def given_up_at(pod: Mapping[str, Any]) -> float | None:
-    """When Kubernetes gave a pod up because its node was gone, silent or tainted, in Unix seconds; None: it has not."""
+    """When Kubernetes gave up a pod because its node was gone, silent or tainted, in Unix seconds; None: it did not."""
     times = (transition(pod, "DisruptionTarget", reason) for reason in _GIVEN_UP)
     return next((at for at in times if at is not None), None)
 
@@ -723,7 +723,7 @@ def untold_until(pod: Mapping[str, Any], restart: int | None = None) -> float | 
 def started_at(pod: Mapping[str, Any]) -> float | None:
     """When the first container of a pod began, init containers not counted, in Unix seconds; None before that.
 
-    Of a container that was started again its last start counts.
+    For a restarted container, its last start counts.
     """
     found = []
     for each in mappings(mapping(pod.get("status")).get("containerStatuses")):
@@ -735,7 +735,7 @@ def started_at(pod: Mapping[str, Any]) -> float | None:
 
 
 def bound_at(pod: Mapping[str, Any]) -> float | None:
-    """The moment (Unix seconds) at which a pod got its node; None for one without."""
+    """When (Unix seconds) a pod was assigned to a node; None if it was not."""
     for condition in mappings(mapping(pod.get("status")).get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
             return seconds(condition.get("lastTransitionTime"))

@@ -48,7 +48,7 @@ _MISSING = 404  # the status of a kind that is not installed
 def pool_objects(
     pools: Mapping[str, Pool], nodes: Iterable[Mapping[str, Any]], found: Findings, now: float, release: str
 ) -> dict[str, dict[str, Any]]:
-    """The objects of a release at a moment (Unix seconds), by name, with what their status says."""
+    """The objects of a release at a time (Unix seconds), by name, with their status."""
     seen = [pool_of_node(node, pools) for node in nodes]
     counts = Counter(each.name for each in seen)
     objects: dict[str, dict[str, Any]] = {}
@@ -112,17 +112,17 @@ class PoolObjects:
         self._kubernetes, self._release, self._pools, self._now = kubernetes, release, pools, now
         self._require, self._failed = require, False
         self.nodes: Callable[[], Sequence[Mapping[str, Any]] | None] = lambda: None
-        """The nodes of the cluster; None while they are not known."""
+        """The nodes of the cluster; None while they are unknown."""
         self._found: Findings = {}
         self._known: dict[str, dict[str, Any]] | None = None  # what the API has; None: it is read first
 
     def write(self, found: Findings) -> None:
-        """Say what was found. What cannot be written now is written with the next :meth:`tell`."""
+        """Publish a finding. If it cannot be written now, it is written with the next :meth:`tell`."""
         self._found = {key: dict(by_namespace) for key, by_namespace in found.items()}
         self.tell()
 
     def tell(self) -> None:
-        """Write how the pools are now, unless the nodes are unknown."""
+        """Write the current state of the pools, unless the nodes are unknown."""
         nodes = self.nodes()
         if nodes is None:
             return
@@ -184,7 +184,7 @@ def _told(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class FollowedPools:
-    """What was found of pools, as the recorder of this release says. Await :meth:`follow`."""
+    """The findings about pools that this release's recorder published. Await :meth:`follow`."""
 
     def __init__(self, api: Api, release: str) -> None:
         labels = f"{RELEASE_LABEL}={release}"
@@ -193,7 +193,7 @@ class FollowedPools:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all was read that is there."""
+        """Whether everything that exists was read."""
         return self._followed.is_complete or self._followed.status == _MISSING
 
     async def follow(self) -> None:
@@ -206,7 +206,7 @@ class FollowedPools:
                 self._found[name] = _findings_of(change.data)
 
     def findings(self) -> Findings:
-        """What was found, by definition of the pool and by namespace."""
+        """The findings, by definition of the pool and by namespace."""
         return {key: found for each in list(self._found.values()) for key, found in each.items()}
 
 

@@ -95,11 +95,11 @@ class TaskStore:
         root: Mapping[str, Any] | None = None,
         may_be_old: Callable[[_T], bool] = lambda _: False,
     ) -> _T:
-        """Make a change of an object, which is made if it is not there; returns what ``make`` returns.
+        """Change an object, which is created if it does not exist; returns the result of ``make``.
 
-        ``make`` gets what the object holds, to change it, and whether the object is new. It is called again where others were
-        faster. ``may_be_old``: this answer may come from the object as it was known, if it stays unchanged. ``root`` is the
-        workload, with which the object is deleted. Raises :class:`StateError`, also what ``make`` raises.
+        ``make`` gets the object's content, to change it, and whether the object is new. It is called again if another writer
+        was faster. ``may_be_old``: this answer may come from the cached object, if the change leaves it as it is. ``root`` is
+        the workload, with which the object is deleted. Raises :class:`StateError`, and whatever ``make`` raises.
         """
         one = self._objects.setdefault(place, _Object())
         self._objects.move_to_end(place)
@@ -122,14 +122,14 @@ class TaskStore:
         return await self.change(place, lambda content, _: look(content))
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel pending work."""
         tasks = [one.work for one in self._objects.values() if one.work is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, place: Place, one: _Object) -> None:
-        """Make all changes that wait, until none does."""
+        """Make all pending changes, until there are none."""
         batch: list[_Change[Any]] = []
         try:
             while batch := _taken(one):
@@ -216,7 +216,7 @@ class TaskStore:
         one.version, one.text, one.is_known = str(metadata(made).get("resourceVersion", "")), text, True
 
     async def _is_conflict(self, place: Place, one: _Object, error: ApiFailed) -> bool:
-        """Whether another writer was faster: the version that a patch has tested is not the object's, or it is there or gone."""
+        """Whether another writer was faster: a patch's version is not the object's, or the object was created or deleted."""
         before, one.is_known = one.version, False
         if not before:
             return error.status == _CONFLICT
@@ -226,7 +226,7 @@ class TaskStore:
         return error.status in (_CONFLICT, _NOT_FOUND)
 
     def _failed(self, place: Place, error: Exception) -> StateError:
-        """What is said of a request that failed: once as a problem, until another one succeeds."""
+        """The message about a failed request: reported once as a problem, until another request succeeds."""
         why = str(error) or f"no answer within {_ANSWER:g} s"
         refused = isinstance(error, ApiFailed) and error.status in (*FORBIDDEN, _NOT_FOUND)
         mend = f"; {_MEND}" if refused else ""
@@ -290,7 +290,7 @@ def _new(place: Place, spec: msgspec.Raw, root: Mapping[str, Any] | None) -> dic
 
 
 def _made(place: Place, one: _Object, batch: list[_Change[Any]]) -> tuple[bytes, list[Any]]:
-    """What the object holds after all changes, and what each of them answers."""
+    """The object's content after all changes, and each change's answer."""
     content = msgspec.json.decode(one.text, type=Content)
     with contextlib.suppress(StateError):
         answers = [change.make(content, not one.version) for change in batch]
@@ -322,9 +322,9 @@ def _require_room(place: Place, before: int, after: int) -> None:
 
 
 async def _gave_way(one: _Object) -> bool:
-    """Whether it was paused, after some writes in a row: another replica has to read and to write in the meantime.
+    """Pause after some writes in a row, so that another replica can read and write; returns whether it did.
 
-    The last writer knows the version already, and would be faster for ever.
+    The last writer already knows the version, and would always be faster.
     """
     loop = asyncio.get_running_loop()
     is_next = loop.time() - one.wrote_at < max(_ROW_PAUSE, one.took)

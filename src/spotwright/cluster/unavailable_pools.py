@@ -1,9 +1,9 @@
-"""Which pools are left out because they had no node: computed from the records, and published to all webhooks.
+"""Computes from the records which pools are skipped because they had no node, and publishes them to all webhooks.
 
 The records say when an attempt was recalled, and when one got a node. The leader computes the pauses from these facts when it
-begins, and goes on from what it records. It publishes them, to webhooks that choose rungs and to people, by objects of the API
-(:mod:`spotwright.cluster.spot_pools`); if those are lost, the next leader writes them anew. The numbers of what was moved and
-what waits are counted here for the metrics.
+begins, and updates them with what it records. It publishes them, to webhooks that choose rungs and to people, as objects of
+the API (:mod:`spotwright.cluster.spot_pools`); if those are lost, the next leader writes them again. Evictions and waiting
+pods are counted here for the metrics.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def definition_of(pool: Pool) -> str:
 
 
 class Finding(NamedTuple):
-    """A pause that a namespace has found. ``pool`` is its name there; ``is_said``: the provider itself has no node there."""
+    """A pause that a namespace found. ``pool`` is its name there; ``is_said``: the provider itself reports no capacity there."""
 
     pool: str
     pause: Pause
@@ -65,13 +65,13 @@ class Finding(NamedTuple):
 
 
 Findings = dict[str, dict[str, Finding]]
-"""What was found, by definition of the pool and by namespace."""
+"""The findings, by definition of the pool and by namespace."""
 
 
 def in_force(found: Mapping[str, Finding], namespace: str) -> Finding | None:
-    """What holds for a namespace of one pool: what it has found itself, what the provider says, or what two others agree on.
+    """The pause of a pool for a namespace: found by itself, reported by the provider, or found by two other namespaces.
 
-    An empty name: what holds for all.
+    An empty name: the pause for all.
     """
     others = sorted((one for name, one in found.items() if name != namespace), key=_ends, reverse=True)
     agreed = others[_AGREED - 1 : _AGREED]
@@ -208,7 +208,7 @@ class LeftOut(NamedTuple):
 
 
 class PoolsLeftOut:
-    """The pools that are left out at a moment. ``read`` gives what the recorder has published."""
+    """The pools skipped at a time. ``read`` gives the recorder's published findings."""
 
     def __init__(self, read: Callable[[], Findings]) -> None:
         self._read = read
@@ -219,9 +219,10 @@ class PoolsLeftOut:
         return {name: pauses[name] for name in left_out(pauses, now)}
 
     def all(self, now: float, namespaces: Collection[str] | None = None) -> Sequence[LeftOut]:
-        """All pools that are left out at this moment; of ``namespaces`` alone if they are given.
+        """All pools skipped at this time; only of ``namespaces`` if they are given.
 
-        The name of a pool that is left out for all is that of one of these namespaces, and empty if none has found it.
+        The name of a pool that is skipped for all is the one that these namespaces use, and empty if none found it
+        unavailable.
         """
         told: list[LeftOut] = []
         for key, found in self._read().items():
@@ -261,7 +262,7 @@ def _facts(
 
 
 Move = Literal["taken-back", "evicted", "deleted"]
-"""Decided about an attempt that waited in vain; its pod evicted; a pod deleted whose machine is gone."""
+"""Count an attempt recalled, its pod evicted, or a pod deleted because its machine is gone."""
 
 
 class Tally:
@@ -285,7 +286,7 @@ class Tally:
         self._moves[what] += 1
 
     def waits(self, uid: str, namespace: str, reason: str) -> None:
-        """Note that a pod waits for a node; without a reason the scheduler has not said why."""
+        """Note that a pod waits for a node; without a reason, the scheduler has not given one."""
         self._waiting[uid] = (namespace, reason or "NotScheduledYet")
 
     def waits_no_more(self, uid: str) -> None:
