@@ -79,7 +79,7 @@ def test_a_manifest_that_would_leave_its_folder_writes_nothing(tmp_path: Path, e
         ([{"path": "a", **FILE}, {"path": "a", "link": "b"}], "a name twice: 'a'"),
         ([{"path": "a", "b": 0}], "does not say whether it is executable: 'a'"),
         ([{"path": "a", "x": "yes", "b": 0}], "does not say whether it is executable: 'a'"),
-        ([{"path": "a/b", **FILE}], "below no folder: 'a/b'"),
+        ([{"path": "a/b", **FILE}], "whose parent is not a folder: 'a/b'"),
         (folders("/".join("d" * 300)), "nested deeper than 200 levels"),
     ],
 )

@@ -148,7 +148,7 @@ def row(**values: str) -> str:
         (row() + "Standard_NC6s_v3,spot,0.4,eastus\n", AZURE_SPOT,
          "two prices of Standard_NC6s_v3: 0.3 USD (line 2) and 0.4 USD (line 3)"),
         (row(currency="EUR"), AZURE_SPOT, "is in EUR, this file in USD: set currency: EUR"),
-        (row(), "{capacity: spot}", "no machine: name one"),
+        (row(), "{capacity: spot}", "no machine: set one"),
     ],
 )  # fmt: skip
 def test_a_price_that_cannot_be_told_is_refused_with_place_and_fix(

@@ -197,7 +197,7 @@ def test_a_service_that_refuses_every_token_is_an_error() -> None:
     def reply(request: str) -> bytes:
         return answer("token", 200, {TTL: "21600"}) if request.startswith("PUT") else answer("", 401)
 
-    with Server(reply) as server, pytest.raises(SourceError, match="refuses every token"):
+    with Server(reply) as server, pytest.raises(SourceError, match="refuses all tokens"):
         AwsSource(server.url).wait(0)
 
 

@@ -208,7 +208,7 @@ def test_a_folder_has_its_names(state: Path, out: Path) -> None:
         ("gs://bucket/result", "it is stored remotely, and the page does not open addresses"),
         ("https://example.com/result.html", "it is stored remotely, and the page does not open addresses"),
         ("result", "it is stored remotely, and the page does not open addresses"),
-        ("", "its location is not recorded"),
+        ("", "it has no recorded location"),
         ("/etc/passwd", _OUTSIDE),
         ("file:///etc/passwd", _OUTSIDE),
         (f"STATE/runs/a-run/{'../' * 40}etc/passwd", _OUTSIDE),

@@ -50,8 +50,8 @@ class SpotState:
 
     - ``place`` is a folder, on a volume that all nodes mount. Default: ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it
       is not set, a folder ``spotwright-checkpoint`` in the working directory.
-    - ``name`` is that of one of several trainings of a process, such as ``"fold1"``: its checkpoints are below the place.
-    - ``again`` goes on with the work of another ``SpotState`` of this process. Without it, the second one at a place raises.
+    - ``name`` distinguishes several trainings of one process, such as ``"fold1"``: its checkpoints are below the place.
+    - ``again`` continues the work of another ``SpotState`` of this process. Without it, the second one at a place raises.
     - ``total`` is the number of optimizer steps of the whole training, for the report of the progress; 0: not known.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save.
     - ``keep`` is the number of checkpoints to keep, the newest ones.
@@ -158,10 +158,10 @@ class SpotState:
         self._put_random_back()  # where none was left
 
     def step_done(self) -> None:
-        """End a batch. Saves if it was the last one of an optimizer step, and that pays, or after a notice.
+        """End a batch. Saves if it was the last one of an optimizer step and a save pays, or after a notice.
 
-        After SIGTERM this does not return: the process saves and exits with 143. Raises :class:`StaleWriter` if another attempt
-        has taken over.
+        After SIGTERM this does not return: the process saves and exits with 143. Raises :class:`StaleWriter` if another
+        attempt took over.
         """
         training = self._loaded()
         if not self._accelerator.sync_gradients:
@@ -193,7 +193,7 @@ class SpotState:
             training.end_save()
 
     def _put_random_back(self) -> None:
-        """Forget what the skipped batches have drawn: it was drawn before the save."""
+        """Forget the random numbers drawn by the skipped batches: they were drawn before the save."""
         if self._random is not None:
             random_states.put_back(self._random)
             self._random = None

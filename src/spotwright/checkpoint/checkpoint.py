@@ -43,8 +43,8 @@ class Checkpoint:
     - ``place`` is a folder, or a URL: ``file://``, ``s3://``, ``gs://``, ``az://`` or any other that fsspec opens. Default:
       ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it is not set, a folder ``spotwright-checkpoint`` in the working
       directory, which a warning names. ``storage_options`` go to fsspec.
-    - ``name`` is that of one of several trainings of a process, such as ``"fold1"``: its saves are below the place.
-    - ``again`` goes on with the work of another ``Checkpoint`` of this process. Without it, the second one at a place raises.
+    - ``name`` distinguishes several trainings of one process, such as ``"fold1"``: its saves are below the place.
+    - ``again`` continues the work of another ``Checkpoint`` of this process. Without it, the second one at a place raises.
     - ``program`` names the program that the state belongs to, with a version if you like (``"digits/2"``). The state of another
       program is not loaded.
     - ``keep`` is the number of saves to keep, the newest ones.
@@ -388,7 +388,7 @@ class Checkpoint:
             raise ended.error
 
     def _close_ranks(self) -> None:
-        """End what the ranks do together; the error of a save in a thread that was not reported is logged."""
+        """End the ranks' shared work; log the unreported error of a save in a thread."""
         if self._ranks is not None:
             self._ranks.close(self._termination.seconds_left())
             if (ended := self._ranks.take_ended()) is not None and ended.error is not None:
@@ -412,7 +412,7 @@ class Checkpoint:
             self._ranks.agreement.end_if_blocked("other ranks do not answer", EXIT, 1.0 + 2 * step)
 
     def _is_agreed(self, ranks: GroupSaves, now: float) -> bool:
-        """True if all ranks save at the end of this step. Rank 0 asks for the saves that are due."""
+        """True if all ranks save at the end of this step. Rank 0 asks for the due saves."""
         left, step = self._termination.seconds_left(), self._policy.step or 0.0
         waits = self._hook is not None and self._hook.waits
         if waits or self._termination.terminated or self._policy.is_last_chance(left - 2 * step):

@@ -185,7 +185,7 @@ class StoreWriter(StorageWriter):
         ]
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Commit the save. Raises :class:`StaleWriter` if another attempt has taken over."""
+        """Commit the save. Raises :class:`StaleWriter` if another attempt took over."""
         pieces: dict[Any, Piece] = {
             (each.index.fqn, each.index.offset): each.storage_data for result in results for each in result
         }

@@ -42,9 +42,9 @@ _WHOLE, _BROKEN, _FAILED = 0, 1, 2  # what a rank says of a save that it has tri
 
 
 class GroupSaves:
-    """The saves of one place, for one rank of a process group. It stands for a :class:`SaveManager` of all ranks.
+    """The saves of one place, for one rank of a process group. It replaces a :class:`SaveManager` for all ranks.
 
-    Making one, :meth:`claim` and :meth:`load` are collective operations of all ranks.
+    The constructor, :meth:`claim` and :meth:`load` are collective operations of all ranks.
     """
 
     def __init__(self, group: Any, manager: SaveManager, needed: Callable[[], float]) -> None:
@@ -141,7 +141,7 @@ class GroupSaves:
             ) from error
 
     def _worst(self, problem: Exception | None) -> int:
-        """Return the worst that any rank says of a save."""
+        """Return the worst result that any rank reports for a save."""
         mine = _WHOLE if problem is None else _BROKEN if isinstance(problem, BrokenCheckpoint) else _FAILED
         if self.size == 1:
             return mine
@@ -248,7 +248,7 @@ class GroupSaves:
     def _follow(
         self, save: SharedSave, own: torch.Tensor, state: Callable[[], Any] | None, facts: Mapping[str, Any]
     ) -> None:
-        """Wait for the save of the first rank. If that is silent, one of the others saves its ``state``, if it still has it."""
+        """Wait for the save of the first rank. If that is unresponsive, another rank saves its ``state``, if it still has it."""
         with save.telling_errors():
             save.tell(f"part/{self.rank}", _text_of(own))
             try:
@@ -316,7 +316,7 @@ class GroupSaves:
         return (thread := self._thread) is not None and not thread.is_over
 
     def rest(self, usual: float) -> float:
-        """Return the seconds that the save under way still takes, if it takes as long as ``usual``."""
+        """Return the remaining seconds of the save under way, if it takes as long as ``usual``."""
         thread = self._thread
         return max(0.0, usual - (time.monotonic() - thread.began)) if thread is not None and not thread.is_over else 0.0
 

@@ -68,7 +68,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     """The callback for ``Trainer(callbacks=[SpotCallback()])``.
 
     - ``every`` is the seconds between two saves beside ``save_strategy``; by default none.
-    - ``again`` lets another ``Trainer`` of this process go on with the work of the first one in an ``output_dir``. Without it,
+    - ``again`` lets another ``Trainer`` of this process continue the work of the first one in an ``output_dir``. Without it,
       the second one that resumes there raises; ``train`` of the same ``Trainer`` goes on.
 
     Raises :class:`ValueError` for arguments with which a training cannot resume.
@@ -157,7 +157,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     def attend(self, trainer: Trainer, *, resumes: bool) -> Iterator[None]:
         """Keep the checkpoints of a ``Trainer.train`` in the place that survives, from before it looks for one to its end.
 
-        ``resumes`` says that it goes on from the newest one. Raises :class:`PlaceError` if that is another training's.
+        ``resumes`` says that it resumes from the newest one. Raises :class:`PlaceError` if that is another training's.
         """
         self._resumed_from, self._trainer = None, trainer
         owner = PlaceOwner(trainer, _OWN_PLACE, again=self._again or not resumes)
@@ -196,7 +196,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             raise SystemExit(EXIT)
 
     def newest(self, accelerator: Accelerator) -> str | None:
-        """Return the newest whole checkpoint; ``None`` without one. Raises :class:`OtherProgram` for that of another model."""
+        """Return the newest complete checkpoint; ``None`` without one. Raises :class:`OtherProgram` if it is of another model."""
         if self._folders is None:
             return None
         found = self._folders.newest_of(self._facts, self._facts["processes"])
@@ -207,7 +207,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         return None if found is None else str(found)
 
     def warn_of_a_new_beginning(self) -> None:
-        """Say that a training begins anew beside a whole checkpoint: mostly its resumption was forgotten."""
+        """Warn of a training that starts over beside a complete checkpoint: usually its resumption was forgotten."""
         found = self._folders.newest() if self._folders is not None else None
         if found is not None and os.environ.get("RANK", "0") == "0":
             _warn(
@@ -282,7 +282,7 @@ Trainer.train = _train_on_spot
 
 
 def _place(output_dir: str) -> Path:
-    """The folder of the checkpoints: below the attempt's place, unless ``output_dir`` is there already."""
+    """The folder of the checkpoints: below the attempt's place, unless ``output_dir`` is already there."""
     wanted = Path(os.path.abspath(output_dir))
     if not os.environ.get("SPOTWRIGHT_CHECKPOINT"):
         if "KUBERNETES_SERVICE_HOST" in os.environ and not os.path.isabs(output_dir):

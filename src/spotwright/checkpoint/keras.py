@@ -1,7 +1,7 @@
 """Checkpoints for Keras 3 with any backend: ``fit()`` continues after the saved epoch.
 
 The state is every variable of the model and of its optimizer, in Keras' order. Seeds of layers such as dropout are variables of
-the model too, so they continue; the order in which ``fit`` shuffles is not a variable, and begins anew.
+the model too, so they continue; the order in which ``fit`` shuffles is not a variable, and starts over.
 """
 
 from __future__ import annotations

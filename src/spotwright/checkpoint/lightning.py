@@ -78,7 +78,7 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
     """
 
     check: Callable[[Path], None] = staticmethod(lambda _: None)
-    """Called with the path of a checkpoint before it takes its place, and after. What it raises keeps it from counting."""
+    """Called with the path of a checkpoint before it is moved to its place, and after. An exception keeps it from counting."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Called by Lightning."""
@@ -138,13 +138,13 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
 
     - ``dirpath`` is the folder of the checkpoints. Default: ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it is not set,
       a folder ``spotwright-checkpoint`` in the working directory.
-    - ``name`` is that of one of several trainings of a process, such as ``"fold1"``: its checkpoints are below the folder.
-    - ``again`` lets another ``Trainer`` of this process go on with the work of the first one. Without it, the second ``Trainer``
+    - ``name`` distinguishes several trainings of one process, such as ``"fold1"``: its checkpoints are below the folder.
+    - ``again`` lets another ``Trainer`` of this process continue the work of the first one. Without it, the second ``Trainer``
       that fits with one folder raises; ``fit`` of the same ``Trainer`` goes on.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save.
     - ``keep`` is the number of checkpoints to keep, the newest ones.
 
-    ``fit(ckpt_path="last")`` finds its newest checkpoint, and begins anew without one. A save that finds no room on the disk is
+    ``fit(ckpt_path="last")`` finds its newest checkpoint, and starts over without one. A save that finds no room on the disk is
     logged, and the training goes on, unless it is the first save. Raises :class:`PlaceError` if the folder
     cannot be used.
     """
@@ -221,7 +221,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         )
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Remember the random numbers from which Lightning orders the batches next."""
+        """Remember the random state from which Lightning orders the next batches."""
         if trainer.current_epoch != self._ordered_epoch:
             self._epoch_random, self._ordered_epoch = random_states.capture(), trainer.current_epoch
 
@@ -318,7 +318,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         training.end_save()
 
     def _keep_metrics(self, trainer: Any) -> None:
-        """Keep what the last validation has found: an attempt that finds the training complete does not validate again."""
+        """Save the last validation's metrics: an attempt that finds the training complete does not validate again."""
         metrics = {name: value.item() for name, value in trainer.callback_metrics.items() if value.numel() == 1}
         part = _new_part(self._folder / _METRICS)
         try:
@@ -329,7 +329,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             _warn("%s: could not save the last metrics (%s)", self._folder, error)
 
     def _put_metrics_back(self, trainer: Any) -> None:
-        """Give ``trainer.callback_metrics`` what was kept, if no kill came before the end of the last validation."""
+        """Restore the saved ``trainer.callback_metrics``, if no kill came before the end of the last validation."""
         try:
             kept = json.loads((self._folder / _METRICS).read_bytes())
         except (OSError, ValueError):

@@ -94,15 +94,15 @@ class SaveCoordinator:
         self.why = ""
         """Why the save is due: the reason of the rank that asked first."""
         self.needed: Callable[[], float] = lambda: 0.0
-        """Seconds that this rank reserves for a save. If less than any rank's need is left, none saves."""
+        """Seconds that this rank reserves for a save. If less than any rank's need is left, the ranks do not save."""
         self.replicas: Sequence[Sequence[int]] = ()
-        """Sets of ranks of which each holds the whole state: one such set saves alone where other ranks are dead."""
+        """Sets of ranks that each hold the whole state: one such set saves alone if other ranks are dead."""
         self.savers: Sequence[int] = range(size)
         """The ranks of the save that :meth:`step_done` has returned, until :meth:`saved`: all, or one set of :attr:`replicas`."""
         self.is_writing: Callable[[], bool] = lambda: False
         """Whether a save of this rank is under way in another thread, which a rank that is blocked ends before itself."""
         self.on_missing: Callable[[], None] = lambda: None
-        """Called in a thread when a decision leaves ranks out, or none can be made: some are dead, or out of reach."""
+        """Called in a thread when a decision leaves ranks out, or is impossible: some are dead, or unreachable."""
         self.decided_at = 0.0
         """When this rank learned the last decision, in Unix seconds."""
         self.reason = ""
@@ -263,9 +263,9 @@ class SaveCoordinator:
         return number
 
     def end_if_blocked(self, why: str, code: int, after: float = _BLOCKED_AFTER) -> None:
-        """End the process with this exit code, from a thread, unless it goes on within ``after`` seconds, again and again.
+        """Exit with this code, from a thread, unless the process gets on within ``after`` seconds, repeatedly.
 
-        For a collective operation that will never return: Python handles no signal inside it.
+        For a collective operation that will never return: Python handles no signals inside it.
         """
         threading.Thread(
             target=self._end_if_blocked, args=(why, code, after), name="spotwright-end", daemon=True
@@ -364,7 +364,7 @@ class SaveCoordinator:
         return True
 
     def _repeat_later(self, over: _Round) -> None:
-        """Note that an ask of this rank was in vain, if its end is near. The lock is held."""
+        """Note that a request of this rank was not met, if its end is near. The lock is held."""
         if over.ends is not None:
             now = time.monotonic()
             pause = min(_REPEAT, (over.ends - now) / 8) * 2**self._in_vain
@@ -372,7 +372,7 @@ class SaveCoordinator:
             self._unanswered = over.why, over.ends, now + pause
 
     def _ask_again(self) -> None:
-        """Repeat an ask that was in vain, as this rank's end is still near. The lock is held."""
+        """Repeat a request that was not met, as this rank's end is still near. The lock is held."""
         now = time.monotonic()
         if self._unanswered is None or self._rounds or now < self._unanswered[2]:
             return
@@ -413,9 +413,9 @@ class SaveCoordinator:
             return f"together/{self._together}"
 
     def saved(self, *, committed: bool = True) -> None:
-        """Say that this rank's main thread goes on after a save, so that the next round may begin.
+        """Report that this rank's main thread continues after a save, so that the next round may begin.
 
-        Where a save is not ``committed`` for which this rank has asked because its end is near, it asks again later.
+        If this rank asked for the save because its end is near, and the save was not ``committed``, it asks again later.
         """
         with self._condition:
             over, self._saving = self._saving, None
@@ -509,10 +509,10 @@ class SaveCoordinator:
             keys.remove([f"{before[0]}/step/{whom}"])
 
     def _forget_rounds(self, keys: Keys, number: int, event: dict[str, Any], *, is_of_all: bool) -> None:
-        """Remove the keys of earlier events that no rank reads any more, if this rank has asked for this one.
+        """Remove the keys of earlier events that ranks no longer read, if this rank asked for this one.
 
-        A decision of all ranks says that each has taken part in every event before it. A few are kept: a thread that has chosen
-        the number of its next event must find that used, however late it makes the event.
+        A decision of all ranks shows that each took part in every earlier event. A few are kept: a thread that has chosen the
+        number of its next event must find it used, however late it creates the event.
         """
         is_mine = event["rank"] == self.rank
         old: list[str] = []
@@ -557,7 +557,7 @@ class SaveCoordinator:
         return _Decision(max(steps, default=None), ranks)
 
     def lose(self, error: Exception) -> None:
-        """Give up, once, as the keys cannot be reached any more: a decision without them would not be that of all."""
+        """Give up, once, because the keys are unreachable: a decision without them would not be that of all ranks."""
         with self._condition:
             if self._closed or self._lost:
                 return

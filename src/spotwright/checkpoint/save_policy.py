@@ -129,7 +129,7 @@ class SavePolicy:
 
     @property
     def cost(self) -> float | None:
-        """Seconds for which a save holds up the work; ``None``: not measured.
+        """Seconds for which a save blocks the work; ``None``: not measured.
 
         It is the median of the last few, so that a single slow one does not count.
         """
@@ -158,7 +158,7 @@ class SavePolicy:
         return optimum(self.cost or 0.0, rate)
 
     def is_due(self, since: float, age: float) -> bool:
-        """True if the end of this step, ``since`` seconds of work after the last save, is the one nearest to the optimum."""
+        """True if the end of this step, ``since`` seconds of work after the last save, is the closest to the optimum."""
         if self.cost is None:
             return True  # the first save shows its cost, and that the place can be written
         return since + (self.step or 0.0) / 2 >= self.interval(age)

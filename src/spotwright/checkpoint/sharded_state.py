@@ -147,11 +147,11 @@ def load_sharded(manager: SaveManager, entry: LogEntry, state: Any, group: Any =
 
 
 def copied(value: Any, old: Any = None, known: dict[int, Any] | None = None) -> Any:
-    """Return a copy of a value in the memory of the processor, which later steps of the training do not change.
+    """Return a copy of a value in CPU memory, which later training steps do not change.
 
-    ``old`` is an unneeded copy; its tensors' and arrays' memory is used again where they fit: the system takes
-    longer to give new memory than to fill it. What is twice in the value is copied once: ``known`` has what was copied, as for
-    :func:`copy.deepcopy`, and what was used again.
+    ``old`` is an unneeded copy; the memory of its tensors and arrays is reused where they fit: allocating memory takes longer
+    than filling it. A value that occurs twice is copied once: ``known`` has the copied ones, as for :func:`copy.deepcopy`, and
+    the reused ones.
     """
     known = {} if known is None else known
     if isinstance(value, torch.Tensor | np.ndarray):
@@ -211,7 +211,7 @@ def _writer_of(name: str, tensor: DTensor, savers: Sequence[int]) -> int:
 
 
 def _without_tensors(value: Any, path: str, tensors: dict[str, Any]) -> Any:
-    """Return a state with the path of each tensor in its place; ``tensors`` takes the tensors by their paths."""
+    """Return a state with each tensor replaced by its path; ``tensors`` receives the tensors by their paths."""
     if isinstance(value, torch.Tensor):
         tensors[path] = value
         return {_SHARDED: path}

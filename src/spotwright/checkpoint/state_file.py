@@ -1,8 +1,8 @@
-"""The state file: raw bytes one after the other, then a table of them with their checksums, then the position of that table.
+"""The state file: raw bytes one after the other, then a table of them with their checksums, then the table's position.
 
-The table comes last, so a state of any size is written in one passwithout copies: every piece goes from the
-user's memory to the kernel, while a thread computes its checksum. CRC-32 is enough against torn files, which are cut or hold
-zeros, and costs a tenth of what a cryptographic hash does.
+The table comes last, so a state of any size is written in one pass without copies: every piece goes from the user's memory to
+the kernel, while a thread computes its checksum. CRC-32 is enough against torn files, which are truncated or contain zeros,
+and costs a tenth of a cryptographic hash.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Reader:
             filled += count
 
     def _whole(self, index: int, size: int) -> memoryview:
-        """A piece of which a part is needed. The last one is kept, for the part that follows."""
+        """A piece that is read in parts. The last one is cached for the next part."""
         if self._kept[0] != index:
             data = memoryview(bytearray(size))
             self.into(index, data)

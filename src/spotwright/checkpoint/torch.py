@@ -40,9 +40,9 @@ class Shards:
         self._fill = fill
 
     def into(self, state: Any) -> Any:
-        """Fill the tensors and other values of a state that is built like the saved one; every rank calls this.
+        """Fill the tensors and other values of a state with the same structure as the saved one; every rank calls this.
 
-        Returns what the rank of this number has saved for itself; ``None`` if there were fewer ranks. Raises
+        Returns the saved private values of the rank with this number; ``None`` if there were fewer ranks. Raises
         :class:`OtherProgram` if the state has other tensors.
         """
         return self._fill(state)

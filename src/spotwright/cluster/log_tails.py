@@ -344,7 +344,7 @@ class _TailLog:
         """Write the current end. Raises :class:`ApiFailed` for errors that may be temporary."""
         tail, size = _whole_characters(self._tail), self._bytes
         position = "" if is_complete else msgspec.json.encode(self.notes).decode()
-        if len(position) > _POSITION:  # who takes it up begins anew
+        if len(position) > _POSITION:  # who takes it up starts over
             position = ""
         told = {"logTail": tail, "logBytes": size, "logPosition": position, "logComplete": is_complete}
         self._is_new = False

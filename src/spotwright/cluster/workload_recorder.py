@@ -163,7 +163,7 @@ class WorkloadRecorder:
                 self._note_pods(uid, self._store.open_again(record, self._now()))
         except Fenced:
             raise
-        except RecordGone as error:  # it begins anew if its workload is there
+        except RecordGone as error:  # it starts over if its workload is there
             _LOG.warning("%s", error)
             self._store.unopened.pop(uid, None)
         except SpotwrightError as error:

@@ -294,7 +294,7 @@ def taints(node: Node, location: Location, expects: str) -> tuple[Taint, ...]:
 
 
 def create_flags(node: Node, location: Location, expects: str) -> Mapping[str, Any]:
-    """Read settings of a provider's tool by name: any value but null; the tool's own names are not known here."""
+    """Read settings of a provider's tool by name: any value but null; the tool's own names are not checked."""
     values: dict[str, Any] = {}
     for key, entry, where in _entries(node, location, expects):
         if not _FLAG.fullmatch(key):

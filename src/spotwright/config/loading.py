@@ -92,7 +92,7 @@ class Config:
 
     @property
     def longest_grace_period(self) -> float:
-        """The longest grace period that a policy gives to work, in seconds; at least that which holds where none sets it."""
+        """The longest grace period that a policy gives, in seconds; at least the default."""
         layers = (BUILT_IN, self.policy_default, *(layer for _, layer in self.policy_tasks))
         return max(float(layer.values.get("grace_period", 0.0)) for layer in layers if layer is not None)
 

@@ -43,7 +43,7 @@ _ZONE_OF_REGION = re.compile(r"(?P<aws>[a-z]{2}(?:-[a-z]+)+-\d+)[a-z]|(?P<gcp>[a
 
 
 class NoPrice(Exception):
-    """The sheets have no price of a pool, or several. The message says what they have, and the fix."""
+    """The sheets have no price of a pool, or several. The message says which ones they have, and the fix."""
 
 
 class Offer(NamedTuple):
@@ -159,7 +159,7 @@ def _find(pool: Pool, sheets: Sequence[Sheet]) -> tuple[Sheet, Offer, str]:
 
 
 def _nothing(machine: str, pool: Pool, sheets: Sequence[Sheet]) -> str:
-    """What the sheets have instead of the price that is looked for."""
+    """The similar prices that the sheets have instead of the wanted one."""
     names = ", ".join(sheet.name for sheet in sheets)
     offers = [offer for sheet in sheets for offer in sheet.offers]
     kinds = sorted({f"{offer.capacity} {offer.system}" for offer in offers if offer.machine == machine})

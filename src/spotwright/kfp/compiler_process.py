@@ -56,7 +56,7 @@ class Downloads:
 
 @contextmanager
 def checked_downloads() -> Iterator[Downloads]:
-    """Let ``load_component_from_url`` check digests, and record what it loads, while the block runs."""
+    """Let ``load_component_from_url`` check digests, and record the loaded components, while the block runs."""
     from kfp import components
     from kfp.components import load_yaml_utilities as module
 

@@ -181,8 +181,8 @@ ARTIFACTS = "artifacts"
 class AttemptOutputs(NamedTuple):
     """The outputs of an attempt: values by name, artifacts as plain dicts by name, and the names of missing outputs.
 
-    ``notes`` are the reasons why some outputs are missing. ``accepted_by_kfp``: the KFP backend takes them for complete. It
-    does so where a component without output parameters exits with 0 and leaves no ``executor_output.json``; the next task then
+    ``notes`` are the reasons why some outputs are missing. ``accepted_by_kfp``: the KFP backend would count them as complete.
+    It does so if a component without output parameters exits with 0 and leaves no ``executor_output.json``; the next task then
     reads half-written artifacts (seen on KFP 2.17.0; with an output parameter the task fails there).
     """
 

@@ -47,7 +47,7 @@ _DRIVER = "driver"
 def hold_up(nodes: Iterable[Node], waited: float, now: float, *, has_pods: bool) -> str:
     """What a run waits for, in a sentence; empty if it is normal.
 
-    ``waited``: seconds since it was started here. ``now``: the moment by the clock of the nodes. ``has_pods``: Kubernetes shows
+    ``waited``: seconds since it was started here. ``now``: the time by the clock of the nodes. ``has_pods``: Kubernetes shows
     pods of it.
     """
     nodes = list(nodes)
@@ -96,7 +96,7 @@ class Pauses(NamedTuple):
 
 
 class Follower:
-    """One follower of one run. ``state`` is what the journal has; :meth:`follow` brings it up to date until the end."""
+    """One follower of one run. ``state`` is the journal's; :meth:`follow` brings it up to date until the end."""
 
     def __init__(self, journal: Journal, state: RunState, server: KfpServer, run: KfpRun, show: Shown) -> None:
         self.state = state
@@ -123,7 +123,7 @@ class Follower:
             self._show(self.state, events)
 
     def follow(self, pauses: Pauses, between: Callable[[float], None] = time.sleep) -> None:
-        """Look at the run until it has ended. ``between`` waits between two looks.
+        """Watch the run until it has ended. ``between`` waits between two looks.
 
         Raises :class:`ServerAway` once the server was away for too long, and :class:`LoginRefused`.
         """
@@ -187,7 +187,7 @@ class Follower:
 
     @property
     def misses_pods(self) -> bool:
-        """Whether pods were looked for, and none of the run was seen."""
+        """Whether pods were looked for, and none of the run was found."""
         return self._recorder.pods is not None and not self._recorder.pods.are_any
 
     def _look_at_pods(self, pods: PodsSeen, workflow: Mapping[str, Any] | None) -> None:
@@ -284,7 +284,7 @@ class Follower:
 
 
 def _misses(task: TaskState) -> bool:
-    """Whether an output that a task declares is not known."""
+    """Whether a declared output of a task is unknown."""
     outputs = task.plan.spec.outputs
     return not (
         outputs.parameters.keys() <= task.parameters.keys() and outputs.artifacts.keys() <= task.artifacts.keys()
@@ -292,7 +292,7 @@ def _misses(task: TaskState) -> bool:
 
 
 def _first_pod_failed(seen: Mapping[str, SeenTask]) -> str:
-    """What Argo says of the driver of the whole run, if it failed: no task has begun then, and v2beta1 gives no error."""
+    """Argo's message about the driver of the whole run, if it failed: then no task has begun, and v2beta1 gives no error."""
     driver = seen.get("root-driver")
     if driver is None or driver.node.phase not in {"Failed", "Error"}:
         return ""
@@ -368,7 +368,7 @@ def _has_ended(reader: RunReader) -> bool:
 
 
 def _wait_alone(folder: RunFolder, run: KfpRun, server: KfpServer, deadline: float, pauses: Pauses) -> RunState:
-    """Follow the run to its end in silence: there is no other follower."""
+    """Follow the run to its end without output: there is no other follower."""
 
     def between(seconds: float) -> None:
         if time.monotonic() >= deadline:

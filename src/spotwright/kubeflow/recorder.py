@@ -91,7 +91,7 @@ class PodsSeen:
         return bool(self._pods)
 
     def look(self, namespace: str) -> None:
-        """Read the pods of the run and the nodes on which they are. A look that fails is lost, and ``trouble`` says why."""
+        """Read the pods of the run and their nodes. A failed look is skipped, and ``trouble`` says why."""
         if not namespace or time.monotonic() < self._again_at:
             return
         try:
@@ -155,7 +155,7 @@ class PodsSeen:
                 yield f"{workflow_task(name, is_kfp=True).path} has not started on {_host(pod.last)}: {why}"
 
     def signals(self, node_name: str) -> Signals | None:
-        """The signals of the pod of a node of Argo's that has ended badly; ``None`` where its pod was never seen."""
+        """The signals of an Argo node's pod that ended badly; ``None`` if the pod was never seen."""
         pod = self._pods.get(node_name)
         return None if pod is None else self._signals_of(pod)
 
@@ -164,7 +164,7 @@ class PodsSeen:
         return [self._signals_of(pod) for pod in self._replaced.pop(node_name, ())]
 
     def host(self, node_name: str) -> str:
-        """The machine of the pod of a node of Argo's; empty where it has none, or was never seen."""
+        """The machine of an Argo node's pod; empty if it has none, or was never seen."""
         pod = self._pods.get(node_name)
         return "" if pod is None else _host(pod.last)
 
@@ -175,7 +175,7 @@ class PodsSeen:
         return signals_of_evidence(last, spot=None if pool is None else pool.is_spot)
 
     def attempt(self, node_name: str) -> PodAttempt | None:
-        """The newest attempt of the pod of a node of Argo's, with Kubernetes' times; ``None`` where its pod was never seen."""
+        """The newest attempt of an Argo node's pod, with Kubernetes' times; ``None`` if the pod was never seen."""
         pod = self._pods.get(node_name)
         return None if pod is None else list(attempts_of(pod.last, is_gone=pod.is_gone))[-1]
 
@@ -185,11 +185,11 @@ class PodsSeen:
         return {} if pod is None else requests_of(pod.last)
 
     def offers(self, host: str) -> Mapping[str, int]:
-        """What a machine of a configured pool offers to pods, where the configuration does not say it."""
+        """The capacity of a configured pool's machine, if the configuration does not give it."""
         return offers_of(self._nodes.get(host), self._pools[self.pool(host)])
 
     def pool(self, host: str) -> str:
-        """The configured pool of a machine; empty where it fits none, or cannot be read."""
+        """The configured pool of a machine; empty if it matches none, or cannot be read."""
         if host not in self._nodes:
             return ""
         pool = providers.pool_of((self._nodes[host].get("metadata") or {}).get("labels") or {}, self._pools)
@@ -225,9 +225,9 @@ class Recorder:
         return self._now if moment is None else min(max(moment - self._ahead, self._state.started_at), self._now)
 
     def record(self, seen: Mapping[str, SeenTask], now: float, ahead: float = 0.0) -> None:
-        """Add every event that follows from these tasks: first of tasks without tasks inside, then of pipelines that are done.
+        """Add every event that follows from these tasks: first of tasks without inner tasks, then of finished pipelines.
 
-        ``ahead``: seconds that the clock of these tasks is ahead of ours. No event lies in the future or before the run.
+        ``ahead``: seconds that the clock of these tasks is ahead of ours. Events are never in the future or before the run.
         """
         self._now, self._ahead = now, ahead
         if not self._state.unfolded:
@@ -259,7 +259,7 @@ class Recorder:
             self._add(OutputsRead(self._now, path, parameters=new))
 
     def finish(self, status: RunStatus, why: str, now: float, at: float | None = None) -> None:
-        """End the run, and what is left of its attempts. ``at``: when KFP says that it ended, by the server's clock."""
+        """End the run and its remaining attempts. ``at``: when KFP says that it ended, by the server's clock."""
         self._now = now
         if status is RunStatus.CANCELLED and not self._state.cancelling:
             self._add(CancelRequested(now))
@@ -437,7 +437,7 @@ class Recorder:
         )
 
     def _signals(self, node: Node, *, has_succeeded: bool) -> Signals:
-        """The signals of an end: of its pod and machine where Kubernetes showed them, else what Argo says."""
+        """The signals of an end: of its pod and machine if Kubernetes showed them, else Argo's status."""
         told = signals_of(node, cancelled=self._state.cancelling)
         seen = None if self.pods is None else self.pods.signals(node.name)
         if seen is None or (has_succeeded and not has_work_left(seen.progress)):

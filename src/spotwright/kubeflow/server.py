@@ -60,7 +60,7 @@ _LONGEST = 300  # characters of a server's message
 
 
 class ServerAway(SpotwrightError):
-    """The server does not answer, or says that it cannot answer now: ask again after a while."""
+    """The server does not answer, or cannot answer now: ask again after a while."""
 
 
 class LoginRefused(InputError):
@@ -128,7 +128,7 @@ def _no_answer(host: str, error: Exception) -> SpotwrightError:
 
 
 def _error_message(body: Any) -> str | None:
-    """What the server says; ``None`` if it is not KFP's answer."""
+    """The server's message; ``None`` if it is not KFP's answer."""
     text = body.decode("utf-8", errors="replace") if isinstance(body, bytes) else str(body or "")
     try:
         told = json.loads(text)
@@ -152,7 +152,7 @@ COOKIES_VARIABLE = "SPOTWRIGHT_KFP_COOKIES"
 
 
 class Login(NamedTuple):
-    """A server and a way to log in. Empty values: what ``kfp.Client`` finds by itself in its variables and the kubeconfig.
+    """A server and a way to log in. Empty values: the defaults of ``kfp.Client``, from its variables and the kubeconfig.
 
     ``namespace`` is that of the runs; a server for one team has none. Files are paths.
     """
@@ -315,7 +315,7 @@ class Version(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What a server says of itself: its version, such as ``2.16``; a given namespace that it does not know."""
+    """The server's report of itself: its version, such as ``2.16``; a given namespace that it does not know."""
 
     version: str = ""
     ignored_namespace: str = ""
@@ -344,9 +344,9 @@ class KfpServer:
         self._connect()
 
     def check(self) -> Health:
-        """Ask whether the server is one of KFP with v2beta1, and takes the login. Raises like the constructor.
+        """Ask whether the server is one of KFP with v2beta1, and accepts the login. Raises like the constructor.
 
-        A server for one team takes every namespace and looks at none (seen on 2.16.1), so one that was named is forgotten.
+        A server for one team ignores namespaces (seen on 2.16.1), so a given one is dropped.
         """
         health = self._read(self._client.healthzs.healthz_service_get_healthz)
         named = self.login.namespace
@@ -446,7 +446,7 @@ class KfpServer:
         return self._read(self._client.runs.run_service_get_run, run_id)
 
     def workflow(self, run_id: str) -> dict[str, Any] | None:
-        """The Workflow of a run as v1beta1 has it; ``None`` where the server has none, or does not serve v1beta1 any more."""
+        """The Workflow of a run from v1beta1; ``None`` if the server has none, or no longer serves v1beta1."""
         if not self.has_workflows:
             return None
         api = self._client.runs.run_service_get_run.__self__.api_client
@@ -472,9 +472,9 @@ class KfpServer:
         return read_json(self.host, str(text).encode()) if text else None
 
     def outputs(self, execution_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """The output parameters of executions, by id. Raises :class:`NotKfp` where the metadata store is not behind this address.
+        """The output parameters of executions, by id. Raises :class:`NotKfp` if the metadata store is not behind this address.
 
-        It is asked at the root of the address, where KFP's pages ask it.
+        The request goes to the root of the address, where KFP's UI sends it.
         """
         api = self._client.runs.run_service_get_run.__self__.api_client
         parts = urlsplit(self.host)
@@ -497,7 +497,7 @@ class KfpServer:
             raise NotKfp(f"{self.host}: {error}") from error
 
     def terminate(self, run_id: str) -> None:
-        """Ask for the end of a run. Raises :class:`InputError` for one that has ended."""
+        """Request the termination of a run. Raises :class:`InputError` for one that has ended."""
         self._do(lambda: self._client.terminate_run(run_id))
 
     def page_of(self, run_id: str) -> str:
@@ -534,7 +534,7 @@ class KfpServer:
 
 
 def _client(login: Login) -> Any:
-    """A ``kfp.Client``. Its own look at the server's health takes 25 s where none answers, so ours comes first."""
+    """A ``kfp.Client``. Its own health check takes 25 s if there is no answer, so ours comes first."""
     import kfp
 
     class Client(kfp.Client):  # type: ignore[misc]  # kfp carries no types

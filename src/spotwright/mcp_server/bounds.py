@@ -1,7 +1,7 @@
-"""What a server may read, and for how long: files of the project's folder, and commands with so many seconds and bytes.
+"""The limits of the server: files of the project's folder only, and commands with limited seconds and bytes.
 
-Links are followed before it is decided whether a file is in the folder. A command is ended with all its processes when it takes
-too long or prints too much, and when the client goes away.
+Links are followed before it is decided whether a file is in the folder. A command is killed with all its processes when it
+takes too long or prints too much, and when the client goes away.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Project(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """What a command printed: its output, the lines of its error output, and its exit code."""
+    """The result of a command: its output, the lines of its error output, and its exit code."""
 
     output: str
     notes: list[str]
@@ -130,7 +130,7 @@ async def _read_all(process: Process, into: bytearray) -> None:
 
 
 async def _read_start(stream: ByteReceiveStream, into: bytearray) -> None:
-    """Read a stream to its end, and keep what it begins with."""
+    """Read a stream to its end, and keep its beginning."""
     async for piece in stream:
         into += piece[: _MOST_ERROR - len(into)]
 
@@ -150,7 +150,7 @@ def _kill(process: Process) -> None:
 
 
 def _sentence(lines: Sequence[str], code: int) -> str:
-    """What a command said of its failure, on one line."""
+    """A command's error message, on one line."""
     for start in ("spotwright: ", "error: "):
         said = next((line.removeprefix(start) for line in lines if line.startswith(start)), "")
         if said:

@@ -1,4 +1,4 @@
-"""The tools as a table: name, what it does, what it takes, and the command that answers."""
+"""The table of tools: name, description, parameters, and the command that answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Tool(NamedTuple):
     writes: bool = False
 
     def schema(self) -> dict[str, Any]:
-        """What it takes, as a JSON schema."""
+        """Its parameters, as a JSON schema."""
         properties = {name: dict(facts) for name, facts in self.properties.items()}
         return {
             "type": "object",

@@ -86,8 +86,8 @@ class Layer(NamedTuple):
 class Policy:
     """The resolved policy of one task. Durations are in seconds; ``sources`` gives the source of each field's value.
 
-    ``spot`` is ``None`` where no source sets it. Spotwright then adds no placement, and the task goes where its own tolerations,
-    selectors and affinity let it, as on a cluster.
+    ``spot`` is ``None`` if no source sets it. Spotwright then leaves the task's placement alone, as its own tolerations,
+    selectors and affinity decide.
     """
 
     spot: Spot | None = None

@@ -1,8 +1,8 @@
 """The node agent: it reads the notices of its node, and serves them to the node's pods until SIGTERM.
 
-One thread reads the source that the provider names, another serves what is published: the notice of this node, and no other
-fact about the machine. For the watcher each notice becomes one Event on the Node, and one more if it is withdrawn. Azure may
-take the node before its time only after all work that the agent knows of has gone.
+One thread reads the provider's source, another serves the notice of this node, and no other information about the machine. For
+the watcher, each notice becomes one Event on the Node, and one more if it is withdrawn. The agent approves an early reclaim by
+Azure only when all work that it knows of has left the node.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NoticeBoard:
         return self._notice
 
     def idle_seconds(self) -> float | None:
-        """Seconds since a client last had a request open; ``None`` if no client ever had."""
+        """Seconds since a client last had an open request; ``None`` if no client ever had."""
         if self._open_requests:
             return 0.0
         return None if self._last_request is None else time.monotonic() - self._last_request
@@ -187,7 +187,7 @@ class Approval:
 
 
 def nothing_runs(board: NoticeBoard, leases: Path | None) -> bool:
-    """True if no work that the agent knows of runs on the node any more."""
+    """True if all work that the agent knows of has left the node."""
     idle = board.idle_seconds()
     if idle is None and leases is None:
         return False

@@ -30,15 +30,16 @@ _LONGEST_MESSAGE = 4096
 
 
 def progress_in(message: str) -> float | None:
-    """The share of the work, from 0 to 1, in a termination message; ``None`` without one."""
+    """The finished share of the work, from 0 to 1, in a termination message; ``None`` without one."""
     found = _LINE.search(message[:_LONGEST_MESSAGE])
     return min(1.0, float(found[1])) if found else None
 
 
 def leave_early(share: float, environ: Mapping[str, str], message_file: str = MESSAGE_FILE) -> None:
-    """End this process now with 143, if the environment names a source of notices that says that this node goes.
+    """Exit with 143 now, if the environment's source of notices says that this node is going away.
 
-    ``share`` is what is done of the work, below 1. A source that does not answer has no notice. A message that is there stays.
+    ``share`` is the finished part of the work, below 1. A source that does not answer counts as no notice. An existing message
+    stays.
     """
     try:
         source = from_environment(environ)

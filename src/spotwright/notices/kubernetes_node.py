@@ -66,7 +66,7 @@ def _urgency(notice: Notice) -> tuple[bool, int, float]:
 
 
 def _signs(node: Mapping[str, Any]) -> Iterator[_Sign]:
-    """All signs on a node that it goes."""
+    """All signs on a node that it is going away."""
     labels = mapping(mapping(node.get("metadata")).get("labels"))
     is_aks_spot = labels.get(_AKS_SPOT[0]) == _AKS_SPOT[1]
     for condition in mappings(mapping(node.get("status")).get("conditions")):

@@ -179,9 +179,9 @@ class AzureSource(PollingSource):
         return _notice(self._event) if self._event is not None else None
 
     def approve(self) -> bool:
-        """Let the preemption that was seen last begin before its time, because the machine is not needed any more.
+        """Approve the last seen preemption before its time, because the machine is no longer needed.
 
-        It is sent only if the event names this machine alone, because an approval counts for all machines of the event. Returns
+        It is sent only if the event names just this machine, because an approval counts for all machines of the event. Returns
         whether it was sent. Raises :class:`SourceError` if Azure refuses it.
         """
         event = self._event

@@ -19,7 +19,7 @@ from spotwright.notices.notice import KINDS, Notice
 __all__ = ["NAMESPACE", "REASON", "ToldNotice", "event_of", "notice_in", "withdrawal_in", "withdrawal_of"]
 
 NAMESPACE = "default"
-"""The namespace of Events about nodes, which have none themselves; the kubelet's are there too."""
+"""The namespace of Events about nodes, which have no namespace; the kubelet writes there too."""
 
 REASON = "SpotInterruptionNotice"
 """The reason of these Events, also of other notices than interruptions: their kind is an annotation."""

@@ -1,6 +1,6 @@
-"""What is asked of the runs, and the document for each question. The parameters are texts of an address, and are checked here.
+"""Answers questions about runs: finds the run, checks the parameters of the address, and enforces the limits.
 
-Every document is made by a pure function elsewhere; this module finds the run, reads the parameters and keeps the limits.
+Every document is made by a pure function elsewhere.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _task_of(run: KeptRun, question: _Question) -> str:
 
 
 def _number(question: _Question, name: str, *, negative: bool = False) -> int | None:
-    """A whole number of a question; ``None`` where it has none."""
+    """A whole number of a question; ``None`` if it has none."""
     text = str(question.get(name, ""))
     if not text:
         return None
@@ -281,7 +281,7 @@ def _marks(run: KeptRun) -> Marks:
 
 
 def _planned_end(run: KeptRun) -> tuple[float, float] | None:
-    """The 10th and the 90th percentile of the planned end (Unix seconds), where a plan lies beside the run."""
+    """The 10th and the 90th percentile of the planned end (Unix seconds), if the run has a plan."""
     if run.plan is None and not run.reader.folder.forecast.exists():
         return None
     planned = plan_document(run.reader, run.account, run.plan)["planned"]
@@ -367,7 +367,7 @@ def _from(pieces: Iterator[bytes], offset: int) -> Iterator[bytes]:
 
 
 def _up_to(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """Pieces until so many bytes are together."""
+    """Yield pieces until they have so many bytes."""
     while count > 0:
         piece = next(pieces, b"")
         if not piece:

@@ -1,6 +1,6 @@
-"""What the page says about one attempt with its evidence, about the nodes of a run, and about its history.
+"""The page's documents about one attempt with its evidence, about the nodes of a run, and about its history.
 
-What :mod:`spotwright.page.heads` says of its functions holds for these too.
+The rules of :mod:`spotwright.page.heads` for its functions apply to these too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FOLLOWING = "docs/explanation/decisions.md#the-table"
 
 @dataclass(slots=True)
 class _Seen:
-    """What the journal says about one attempt: its events with their numbers, and the decision about its end."""
+    """The journal's records of one attempt: its events with their numbers, and the decision about its end."""
 
     events: list[tuple[int, Event]] = field(default_factory=list)
     decided: AttemptDecided | None = None
@@ -165,7 +165,7 @@ def _look(reader: RunReader, task: TaskState, attempt: AttemptState) -> _Seen:
 
 
 def _concerns(event: Event, task: TaskState, attempt: AttemptState) -> bool:
-    """Whether an event of no task is a notice to this attempt, or about its node while it was there and just after."""
+    """Whether an event without a task is a notice to this attempt, or about its node during the attempt and just after."""
     if isinstance(event, NoticeGiven):
         return (task.path, attempt.number) in {(path, number) for path, number in event.attempts}
     if not isinstance(event, NodeChanged | NoticeWithdrawn) or event.node != attempt.node:
@@ -199,7 +199,7 @@ def _sentence(state: RunState, task: TaskState, attempt: AttemptState, view: Map
 
 
 def _rule(task: TaskState, attempt: AttemptState) -> dict[str, Any] | None:
-    """The row that decided. None where today's table has another cause for these signals: an earlier version decided."""
+    """The row that decided. None if the current table has another cause for these signals: an earlier version decided."""
     if attempt.cause is None or attempt.ended is None:
         return None
     recorded = attempt.ended.signals._replace(progress=attempt.progress)
@@ -348,7 +348,7 @@ def _beside(state: RunState, name: str, attempt: AttemptState) -> Iterator[dict[
 
 
 def _waiting(state: RunState, name: str, task: TaskState, attempt: AttemptState) -> dict[str, Any] | None:
-    """What the newest attempt of a task waits for, and what becomes of it."""
+    """What the newest attempt of a task waits for, and what follows."""
     if attempt is not task.last or not attempt.is_live or state.tasks.get(task.path) is not task:
         return None
     waiting = waiting_for(state, task, booting_nodes(state))

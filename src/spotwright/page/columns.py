@@ -114,7 +114,7 @@ _Word = str | tuple[str, ...]
 
 
 class Changes(NamedTuple):
-    """What a look changed: of each table the delta ``{"seq", "words", "rows"}``, or ``None`` if it is as it was.
+    """The changes of a look: of each table the delta ``{"seq", "words", "rows"}``, or ``None`` if it is unchanged.
 
     ``words`` has the words to append by column, ``rows`` the values of each new or changed row by its number.
     """
@@ -177,10 +177,10 @@ class RunColumns:
         }
 
     def update(self, state: RunState, events: Sequence[Event], now: float | None = None) -> Changes | None:
-        """Take over the events of a look, which the state has folded already, and say what they changed.
+        """Apply the events of a look, which the state has folded already, and return the changes.
 
         ``None``: the rows have other numbers now, because tasks were retired or have come back; make new columns. The cost
-        depends on what changed. Only events that concern every task, such as the end of the run, look at all rows.
+        depends on the number of changes. Only events that concern every task, such as the end of the run, look at all rows.
         """
         if any(isinstance(event, (RunCreated, RunReset)) for event in events) or len(state.retired) != self._retired:
             return None
@@ -264,7 +264,7 @@ class RunColumns:
     # -- rows
 
     def _number_new(self) -> list[str]:
-        """Give a number to each task of the state that has none yet; their rows are to be written in this order."""
+        """Number each task of the state that has no number yet; their rows are to be written in this order."""
         count = len(self._state.tasks) - len(self._rows)
         new = list(islice(reversed(self._state.tasks), count))[::-1]
         self._rows.update(
@@ -357,7 +357,7 @@ class RunColumns:
         )
 
     def _set_node(self, node: NodeState) -> None:
-        """Write the row of a node; a new machine under a name that is known has its own row."""
+        """Write the row of a node; a new machine under a known name has a separate row."""
         rows = self._node_rows.setdefault(node.name, [])
         row = next((row for row, each in rows if each is node), None)
         if row is None:
@@ -501,7 +501,7 @@ _Band = tuple[str, float, float | None, str | None]
 
 
 def _undriven(state: RunState, now: float | None) -> Iterator[_Band]:
-    """The times between two engines; and since the last one, if the run is not over and has none now."""
+    """The times between two engines; and since the last one, if the run is not over and has no engine now."""
     for begin, end in state.undriven:
         yield "undriven", begin, end, None
     if state.status is RunStatus.STOPPED or (state.status is RunStatus.RUNNING and now is None):
@@ -509,9 +509,9 @@ def _undriven(state: RunState, now: float | None) -> Iterator[_Band]:
 
 
 def _left_out(state: RunState) -> Iterator[_Band]:
-    """The pauses of pools that attempts of this run waited for in vain.
+    """The pauses of pools in which attempts of this run got no node.
 
-    A pause is over before its time once an attempt of the run gets a node there.
+    A pause ends early once an attempt of the run gets a node there.
     """
     bound: dict[str, list[float]] = {}
     decisions = []

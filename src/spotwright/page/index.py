@@ -56,7 +56,7 @@ _SORTED = (
 """What lists can be sorted by, with a dash before it from the largest down."""
 
 _GROUPS = ("interruption", "error")
-"""Causes that are asked for together: counts of each are in every line."""
+"""Groups of causes in filters: each line counts them."""
 
 _TABLE = f"""
 CREATE TABLE runs (name TEXT PRIMARY KEY, made_at INTEGER NOT NULL, stamp TEXT NOT NULL, line TEXT NOT NULL,
@@ -355,13 +355,13 @@ def _connected(path: str) -> sqlite3.Connection:
 
 
 def _problem_row(run: RunName, message: str) -> tuple[Any, ...]:
-    """What is stored of a run that cannot be read."""
+    """The stored row of a run that cannot be read."""
     line = {"run": run.name, "started_at": run.made_at / 1e9, "problem": message}
     return json.dumps(line), 1, *_row(line)
 
 
 def _row(line: Mapping[str, Any]) -> list[Any]:
-    """What a line is found and sorted by."""
+    """The columns by which a line is found and sorted."""
     searched = f"{line['run']}\n{line.get('pipeline', '')}".casefold().encode(errors="replace").decode()
     causes = "".join(f"\n{cause}\n" for cause in line.get("causes") or ())
     sorts = {

@@ -1,6 +1,6 @@
-"""The runs that the page keeps: readers with what was folded, columns, changes of the last looks, accounts, logs.
+"""The runs that the page keeps open: readers with folded state, columns, changes of the last looks, accounts, logs.
 
-A run is folded once and followed from then on. Of too many runs those that were asked for least recently are let go.
+A run is folded once and followed from then on. If there are too many, the least recently requested ones are closed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KEPT_LOOKS = 500  # two minutes of changes: a window that was away for longer l
 
 
 class _Costs(NamedTuple):
-    """The account of a run: of which run of this name, up to which event, whether it went on then, and when it was made."""
+    """The account of a run: of which run of this name, up to which event, whether it was active then, and when it was made."""
 
     made_at: int
     seq: int
@@ -63,7 +63,7 @@ class KeptRun:
     looked_at: float = 0.0
     asked_at: float = 0.0
     looks: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
-    """Of each look at it the number of the last event before and after, and what changed."""
+    """For each look, the number of the last event before and after, and the changes."""
     costs: _Costs | None = None
     logs: RunLogs | None = None
     downloads: dict[tuple[str, int | None, int], Iterator[bytes]] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class KeptRun:
         return self._columns
 
     def update(self, events: Sequence[Event]) -> Changes | None:
-        """Take events over into the columns. ``None``: they have to be made anew."""
+        """Add events to the columns. ``None``: they must be made again."""
         return None if self._columns is None else self._columns.update(self.reader.state, events, self.reader.now)
 
     def begin_again(self) -> None:
@@ -103,7 +103,7 @@ class KeptRun:
 
     @property
     def place(self) -> dict[str, Any]:
-        """What a follower names to get what comes after: which rows it has, and the number of their last event."""
+        """A follower's position: which rows it has, and the number of their last event."""
         now, state = self.reader.now, self.reader.state
         return {
             "made_at": f"{self.made_at}-{self.rows}",  # a text: nanoseconds do not fit into a number of JavaScript
@@ -115,9 +115,9 @@ class KeptRun:
 
     @property
     def account(self) -> Account:
-        """Its account, made again when there are events.
+        """Its account, made again when there are new events.
 
-        It takes long: of a run that goes on it is at most a second old, of a large one a minute.
+        That takes long: the account of an active run is at most a second old, of a large one a minute.
         """
         now, costs = time.monotonic(), self.costs
         if costs is not None and costs.made_at == self.made_at:
@@ -130,7 +130,7 @@ class KeptRun:
 
     @property
     def account_at_hand(self) -> Account | None:
-        """Its account, for what need not wait for that of a large run: ``None`` until it is requested."""
+        """Its account, for callers that need not wait for a large run's: ``None`` until it is requested."""
         is_there = self.costs is not None and self.costs.made_at == self.made_at
         return None if self._is_large and not is_there else self.account
 
@@ -209,7 +209,7 @@ class KeptRuns:
         return self._index is not None and self._index.step()
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Release open resources."""
         if self._index is not None:
             self._index.close()
         if self._source is not None:
@@ -272,7 +272,7 @@ class KeptRuns:
             self._runs.popitem(last=False)
 
     def _look(self, name: str, run: KeptRun) -> None:
-        """Fold what is new. The stamp shows without opening the journal whether anything is."""
+        """Fold new events. The stamp shows without opening the journal whether there are any."""
         now = time.monotonic()
         if now - run.looked_at < _LOOK_EVERY:
             return

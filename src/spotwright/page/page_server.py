@@ -52,7 +52,7 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
     "log/find": ("task", "n", "environment", "q", "from"),
     "artifacts": ("task",),
 }
-"""What is asked of a run, with the parameters of each; the question of the worker has the same name, ``head`` for the first."""
+"""The questions about a run, with the parameters of each; the worker's question has the same name, ``head`` for the first."""
 
 
 _LIMITS = Limits(arrival=30.0, idle=30.0, memory=2**30, body=0, large=2**30)  # no TLS, and its own workers' answers

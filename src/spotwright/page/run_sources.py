@@ -50,7 +50,7 @@ class Problem(NamedTuple):
 
 
 class RunsSource(Protocol):
-    """What the page asks of a place with runs."""
+    """The page's interface to a place with runs."""
 
     kind: str
     """``state`` or ``cluster``."""
@@ -65,7 +65,7 @@ class RunsSource(Protocol):
     """Whether its lines have the causes of attempts."""
 
     def line(self, name: str) -> dict[str, Any] | None:
-        """The line of a run, where the source has it at hand; ``None``: open the run. Raises :class:`UnknownRun`."""
+        """The line of a run, if the source has it at hand; ``None``: open the run. Raises :class:`UnknownRun`."""
 
     def find(self, name: str) -> str:
         """The full name of a run by its beginning, or ``last``. Raises :class:`UnknownRun`."""
@@ -163,13 +163,13 @@ class LocalRuns:
         return ()
 
     def close(self) -> None:
-        """Do nothing: no resource is held."""
+        """Do nothing: there are no resources to release."""
 
 
 class ClusterRuns:
-    """The runs that are recorded in a cluster, read with the caller's own login. ``options``: as ``--cluster`` takes them.
+    """The runs recorded in a cluster, read with the caller's own login. ``options``: as ``--cluster`` takes them.
 
-    A connection that was lost is made again by the next question.
+    A lost connection is reopened by the next question.
     """
 
     kind = "cluster"

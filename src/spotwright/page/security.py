@@ -58,9 +58,9 @@ def is_loopback(host: str) -> bool:
 def refusal_of(
     method: str, target: str, headers: Headers, host_names: Collection[str], *, is_page: bool
 ) -> Refusal | None:
-    """Why a request is refused before its sender is checked; ``None``: it may go on.
+    """Why a request is refused before its sender is checked; ``None``: it is accepted.
 
-    ``target``: as it was sent. ``host_names``: names besides those of loopback. ``is_page``: the address of a page, to
+    ``target``: as it was sent. ``host_names``: names in addition to the loopback ones. ``is_page``: the address of a page, to
     which a link elsewhere may lead.
     """
     if method not in _METHODS:

@@ -36,7 +36,7 @@ def vendor_modules(table: Path = TABLE) -> dict[str, str]:
 
 
 def vendor_faults() -> list[str]:
-    """What is wrong with the files in ``assets/vendor``, in words; empty if they match the table."""
+    """The problems with the files in ``assets/vendor``; empty if they match the table."""
     expected = {entry["file"]: entry["sha256"] for entry in vendor_files(json.loads(TABLE.read_text(encoding="utf-8")))}
     there = {path.name: path for path in VENDOR.glob("[!.]*")}
     missing = [name for name in expected if name not in there]
@@ -51,9 +51,9 @@ def vendor_faults() -> list[str]:
 
 
 def ensure_vendor() -> None:
-    """Make the files where this is a clone, which takes npm and some seconds the first time. Raises :class:`InputError`.
+    """Create the files in a clone, which takes npm and some seconds the first time. Raises :class:`InputError`.
 
-    The error says what to type. No effect if all files are there.
+    The error names the command to run. No effect if all files exist.
     """
     faults = vendor_faults()
     if not faults:

@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 class Workers:
-    """Starts workers when they are first asked, and again where one has died."""
+    """Starts workers on first use, and again after one has died."""
 
     def __init__(self, settings: Mapping[str, Any], count: int = 1) -> None:
         self._settings = dict(settings)

@@ -89,7 +89,7 @@ class RunFolder:
         return self.path / "forecast.json"
 
     def own_forecast(self) -> Path | None:
-        """The same, where it is there. Raises :class:`StateError` where it is not a regular file of bounded size."""
+        """The same, if it exists. Raises :class:`StateError` if it is not a regular file of bounded size."""
         try:
             require_regular(self.forecast.lstat(), LARGEST_FILE)
         except FileNotFoundError:
@@ -238,7 +238,7 @@ class StateFolder:
         return self.path / "trash"
 
     def volume(self, name: str) -> Path:
-        """The folder that stands for a persistent volume claim."""
+        """The folder that replaces a persistent volume claim."""
         return self.path / "volumes" / _file_name(name)
 
     def run(self, name: str) -> RunFolder:

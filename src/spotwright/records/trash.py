@@ -115,7 +115,7 @@ _BLOCK = 512  # bytes in a unit of st_blocks on every file system; see stat(2)
 
 
 class DiskUse(NamedTuple):
-    """The space that a file or folder takes on its disk, in bytes, and its last change, in Unix seconds."""
+    """The bytes that a file or folder takes on its disk, and its last change, in Unix seconds."""
 
     size: int
     changed_at: float

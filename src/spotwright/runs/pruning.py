@@ -44,12 +44,14 @@ _RUN_FILE = re.compile(r"/runs(?=/([\w.-]+))")  # the name is looked ahead at, b
 
 @dataclass(frozen=True, slots=True)
 class PruneOptions:
-    """What the user wants deleted and kept.
+    """The user's choice of items to delete and to keep.
 
-    - ``older_than``: seconds without use from which items are deleted; ``None``: not given, so each sort has its own;
+    - ``older_than``: seconds without use from which items are deleted; ``None``: not given, so each sort has its own default;
+
     - ``keep``: the names of runs that stay, with their checkpoints;
+
     - ``keep_last``: how many of the newest runs stay; ``None``: not given. Given without ``older_than``, all other runs are
-      deleted whatever their age, and other items at their default ages.
+    deleted whatever their age, and other items at their default ages.
     """
 
     older_than: float | None = None
@@ -139,7 +141,7 @@ class _Stock:
 
 
 def take_stock(state: StateFolder, options: PruneOptions, now: float | None = None) -> list[Item]:
-    """Everything that takes space. Each item has the reason why it stays; an item without a reason can be deleted."""
+    """Everything that takes space. Each item has the reason why it stays; an item without one can be deleted."""
     now = time.time() if now is None else now
     stock = _Stock(state, options, now, Trash(state.path), bodies.run_folders_in_use())
     results = [_result(stock, path) for path in stock.entries(state.cache) if path.suffix == ".json"]

@@ -141,7 +141,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str
 
 
 def _changed_plan(stored: StoredPlan, say: Say) -> StoredPlan | None:
-    """The plan from the user's files as they are now, where it differs from the run's; ``None`` if they are unchanged."""
+    """The plan from the user's current files, if it differs from the run's; ``None`` if they are unchanged."""
     source, config = _source_now(stored.source, say), _config_now(stored, say)
     if _is_same_code(source, stored.source) and config.text == stored.config.text:
         return None

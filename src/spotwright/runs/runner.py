@@ -218,7 +218,7 @@ def start(
 def engine_started(
     at: float, epoch: int, meta: RunMeta, stored: StoredPlan, *, replayable: bool = True
 ) -> EngineStarted:
-    """The event by which an engine takes a run. ``replayable`` is false where a rehearsal states facts that no engine decided."""
+    """The event by which an engine takes a run. ``replayable`` is false if a rehearsal states facts that no engine decided."""
     return EngineStarted(
         at,
         epoch=epoch,

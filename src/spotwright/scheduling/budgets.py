@@ -57,7 +57,7 @@ __all__ = [
 
 
 MAX_MOVES = 20
-"""Disruptions of one task after which it fails (row 4). They spend no budget of the policy, yet must not go on for ever."""
+"""Disruptions of one task after which it fails (row 4). They spend no budget of the policy, but need a limit."""
 
 
 class BudgetUse(NamedTuple):
@@ -273,7 +273,7 @@ def _after_error(cause: Cause, spent: BudgetUse, position: LadderPosition, polic
 
 
 FIRST_PAUSE = 300.0
-"""Seconds for which a pool is left out after the first attempt that waited in vain for it."""
+"""Seconds for which a pool is skipped after the first attempt that got no node there."""
 
 CEILING = 3600.0
 """The longest pause in seconds."""
@@ -290,7 +290,7 @@ class Pause(NamedTuple):
 
 
 def pause_after(before: Pause | None, at: float) -> Pause:
-    """The pause of a pool after an attempt has waited in vain for it until ``at``. ``before`` is its last pause.
+    """The pause of a pool after an attempt was recalled at ``at`` without a node. ``before`` is its last pause.
 
     An attempt that was already waiting when the pause began does not lengthen it.
     """
@@ -301,7 +301,7 @@ def pause_after(before: Pause | None, at: float) -> Pause:
 
 
 def pauses_of(vain: Iterable[tuple[float, Collection[str]]]) -> Mapping[str, Pause]:
-    """The pauses after attempts that waited in vain, each given by the moment of its recall and its pools."""
+    """The pauses after recalled attempts, each given by the time of its recall and its pools."""
     pauses: dict[str, Pause] = {}
     for at, pools in vain:
         for pool in pools:
@@ -317,9 +317,9 @@ def left_out(pauses: Mapping[str, Pause], now: float) -> frozenset[str]:
 def rung_after_waiting(
     rung: int, spent: BudgetUse, policy: Policy, ladder: Ladder, without: Collection[str]
 ) -> int | None:
-    """The rung for the attempt after one that waited in vain on ``rung``: the next allowed one, after the last the first.
+    """The rung for the attempt after one that got no node on ``rung``: the next allowed one, after the last the first.
 
-    A rung whose pools are all ``without`` capacity is skipped. ``None``: there is no other rung to try now.
+    A rung whose pools are all ``without`` capacity is skipped. ``None``: no other rung can be tried now.
     """
     allowed = allowed_rungs(spent, policy, ladder)
     below, above = (index for index in allowed if index > rung), (index for index in allowed if index < rung)

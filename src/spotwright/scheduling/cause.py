@@ -65,12 +65,12 @@ def classify(signals: Signals) -> Ending:
 
 
 def row_of(signals: Signals) -> Row:
-    """The first line of the table that fits these signals: the one by which :func:`classify` decides."""
+    """The first row of the table that matches these signals: the one by which :func:`classify` decides."""
     return next(row for row, rule in _RULES if rule(signals) is not None)
 
 
 def ended_early(signals: Signals) -> bool:
-    """Whether an attempt exited with 0 with work left because something told it to stop: orchestrators count that as done."""
+    """Whether an attempt exited with 0 with work left because it was asked to stop: orchestrators count that as done."""
     return not signals.cancelled and _ended_early(signals) is not None
 
 
@@ -97,7 +97,7 @@ def _cancelled(s: Signals) -> Ending | None:
 
 
 def _ended_early(s: Signals) -> Ending | None:
-    """Exit 0 with work left, after it was told to stop: what told it is the cause. Without that it chose its own end."""
+    """Exit 0 with work left, after a request to stop: the cause is that of the request. Without one, the code chose its end."""
     if _exit_code(s) != 0 or s.progress is None or not has_work_left(s.progress):
         return None
     told = next((ending for rule in _STOPS if (ending := rule(s)) is not None), None)
@@ -168,7 +168,7 @@ def _node_shut_down(s: Signals) -> Ending | None:
 
 
 def _node_restarted(s: Signals) -> Ending | None:
-    """The node lost its power, or restarted, and the container went with it: an interruption on spot, else a disruption."""
+    """The node lost power or restarted, and the container with it: an interruption on spot, else a disruption."""
     if not s.node_restarted:
         return None
     sign = s.node_restarted
@@ -183,7 +183,7 @@ def _says_shutting_down(condition: StatusCondition) -> bool:
 
 
 def _unreachable(s: Signals) -> Ending | None:
-    """The node does not report any more, and no exit code came from it, or only after it was back and had ended the pod."""
+    """The node stopped reporting, and its exit code never arrived, or only after it was back and had ended the pod."""
     if _ended(s) and not any(target.reason == _DELETED_FOR_TAINT for target in _disruption_targets(s)):
         return None
     sign = _first(
@@ -196,7 +196,7 @@ def _unreachable(s: Signals) -> Ending | None:
 
 
 def _silent_attempt(s: Signals) -> Ending | None:
-    """The attempt itself does not report any more: its pod was deleted, or it left neither a record nor a status."""
+    """The attempt itself stopped reporting: its pod was deleted, or it left neither a record nor a status."""
     if s.pod_deleted:
         if _ready(s) == "True":
             return _ending(Cause.DISRUPTED, "its pod was deleted while its node kept running", s, pod_deleted=True)
