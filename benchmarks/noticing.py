@@ -23,7 +23,7 @@ PATIENCE = 30.0
 
 
 class Attempt:
-    """A program on a node, which is told."""
+    """A program on a node that is notified."""
 
     def __init__(self, url: str) -> None:
         self.told = threading.Event()

@@ -180,7 +180,7 @@ def _numbered(row: Row) -> str:
 
 
 def _seen_on_a_cluster() -> str:
-    """The deaths that were recorded on a real cluster, in short."""
+    """The deaths recorded on a real cluster, in short."""
     from scripts.make_recorded_deaths import read_deaths, short_table, versions
 
     deaths = read_deaths()
@@ -213,7 +213,7 @@ def _grouped(endings: Sequence[Recorded]) -> Iterator[tuple[Cause, str, list[Rec
 
 
 def sign(why: str) -> str:
-    """What a sentence of the classifier says, without the details in which cases of one kind differ."""
+    """A sentence of the classifier, without the details in which cases of one kind differ."""
     return next((name for pattern, name in _SIGNS if re.fullmatch(pattern, why)), why)
 
 
@@ -266,7 +266,7 @@ def _spent(cause: Cause) -> str:
 
 
 def _happens(signals: Signals) -> bool:
-    """Whether a run of today can report these signals."""
+    """Whether a current run can report these signals."""
     default = Signals()
     return {name for name, value in signals._asdict().items() if value != getattr(default, name)} <= reported()
 

@@ -35,7 +35,7 @@ class RefusalError(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say. Returns the exit code."""
+    """Run the command with its arguments. Returns the exit code."""
     if arguments not in ([], ["--check"], ["--record"]):
         print(__doc__, file=sys.stderr)
         return 2
@@ -96,7 +96,7 @@ def npm_of_pip(folder: Path) -> list[str]:
 
 
 def run(npm: list[str], folder: Path) -> None:
-    """Install what the lock names, without running a script of any package. Raises RefusalError."""
+    """Install the locked packages, without running their scripts. Raises RefusalError."""
     options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
     done = subprocess.run([*npm, *options], cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -106,7 +106,7 @@ def run(npm: list[str], folder: Path) -> None:
 
 
 def copy(modules: Path, sources: dict[str, str]) -> None:
-    """Put the files into their folder, each at once and whole, and remove what is not of the table."""
+    """Put the files into their folder, each atomically, and remove files that are not in the table."""
     VENDOR.mkdir(exist_ok=True)
     for name, source in sources.items():
         part = VENDOR / f".{os.getpid()}.{name}"

@@ -116,7 +116,9 @@ def test_pools_that_do_not_say_whether_they_have_the_gpus_of_the_work_are_named(
 ) -> None:
     pools = a_pool("spot", node=None), a_pool("base", spot=False, **{"node": None, **fields})
     with_gpu = ladder(*pools, work=PodRequirements({"nvidia.com/gpu": 1}))
-    said = f"it asks for nvidia.com/gpu, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have it"
+    said = (
+        f"it asks for nvidia.com/gpu, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have it"
+    )
     assert [text.split(":")[0] for text in with_gpu.warnings("train")] == [said]
     assert not ladder(*pools, work=PodRequirements({"cpu": 1000})).unstated
 
