@@ -69,7 +69,7 @@ def environment() -> Path:
 def run(command: list[str]) -> None:
     """Run one step with its output shown. Raises RefusalError if it fails."""
     if subprocess.run(command, check=False).returncode != 0:
-        raise RefusalError(f"audit: `{' '.join(command[:4])} …` fails; mend what it names and start this again")
+        raise RefusalError(f"audit: `{' '.join(command[:4])} …` fails; fix what it names and run this again")
 
 
 def asked(command: list[str], *codes: int) -> str:
@@ -174,7 +174,7 @@ def judge(findings: set[Finding], accepted: list[dict[str, str]], tools: set[str
             wrong.append(f"{finding.tool} {finding.check} {finding.where}: {finding.text}")
     for number, one in enumerate(accepted):
         if number not in used and one["tool"] in tools:
-            wrong.append(f"scripts/audit.yaml: nothing needs {one['tool']} {one['check']} {one['where']} any more")
+            wrong.append(f"scripts/audit.yaml: {one['tool']} {one['check']} {one['where']} is no longer needed")
     return wrong
 
 

@@ -148,7 +148,7 @@ def succeeds(command: list[str]) -> bool:
 def run(command: list[str]) -> None:
     """Run one step with its output shown. Raises RefusalError if it fails."""
     if subprocess.run(command, env=environment(), check=False).returncode != 0:
-        raise RefusalError("the step above failed; mend what it names and start this again: it begins anew")
+        raise RefusalError("the step above failed; fix what it names and run this again: it starts over")
 
 
 if __name__ == "__main__":

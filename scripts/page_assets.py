@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     record = arguments == ["--record"]
     faults = vendor_faults()
     if arguments == ["--check"] and faults:
-        return failed(f"{'; '.join(faults)}. Type: make page")
+        return failed(f"{'; '.join(faults)}. Run: make page")
     if not faults and not record:
         return 0
     try:
@@ -90,7 +90,7 @@ def npm_of_pip(folder: Path) -> list[str]:
     done = subprocess.run([*pip, "--require-hashes", "--target", str(target), "-r", str(lock)], check=False)
     if done.returncode != 0:
         raise RefusalError(
-            "there is no npm on the path, and pip could not fetch one: install Node.js, or mend what pip says"
+            "npm is not on the path, and pip could not fetch it: install Node.js, or fix the error of pip"
         )
     return [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(target)!r}); {NPM_OF_PIP}"]
 
@@ -101,7 +101,7 @@ def run(npm: list[str], folder: Path) -> None:
     done = subprocess.run([*npm, *options], cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise RefusalError(
-            "npm could not install the packages of package-lock.json; mend what it says above, then type: make page"
+            "npm could not install the packages of package-lock.json; fix the error above, then run: make page"
         )
 
 

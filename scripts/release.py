@@ -146,7 +146,7 @@ def release_notes(changelog: str, version: str) -> str:
         )
     section = body.partition("\n## ")[0].strip()
     if not section:
-        raise RefusalError(f"CHANGELOG.md says nothing of {version}: write its section")
+        raise RefusalError(f"CHANGELOG.md has no section for {version}: write it")
     return f"# Spotwright {version}\n\n{section}\n"
 
 

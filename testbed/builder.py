@@ -98,7 +98,7 @@ def work(settings: Settings, say: Say) -> None:
             if name not in TOOLS:
                 _add(settings, name, say)
         except (TestbedError, OSError) as error:
-            say(f"{name} does not come: {error}")
+            say(f"{name} cannot be started: {error}")
             Processes(settings).end(name)
             _file(settings, name, "failed").write_text(one_line(error), encoding="utf-8")
         _file(settings, name).unlink()

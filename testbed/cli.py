@@ -46,7 +46,7 @@ class _Node(click.ParamType[int]):
         settings = Settings.from_environment()
         if not text.isdecimal() or not settings.node_folder(int(text)).is_dir():
             self.fail(
-                f"{value}: no such node; `python -m testbed status` lists those of a cluster that is up", param, ctx
+                f"{value}: no such node; `python -m testbed status` lists the nodes of a running cluster", param, ctx
             )
         return int(text)
 
@@ -196,7 +196,7 @@ def taint(node: int, key: str, effect: str) -> None:
 
 @fault.command()
 @click.argument("node", type=_Node())
-@click.option("--seconds", type=float, help="Until the node goes; by default what its cloud grants.")
+@click.option("--seconds", type=float, help="Until the node is reclaimed; by default the notice of its cloud.")
 def notice(node: int, seconds: float | None) -> None:
     """Make the node's metadata server announce that the node is going away."""
     Faults(Settings.from_environment()).notice(node, seconds)

@@ -63,7 +63,7 @@ def _build(settings: Settings, names: Sequence[str], progress: Callable[[str], N
     check_machine(building=bool(missing))
     if missing:
         progress(
-            f"building {len(missing)} parts into {settings.cache}, once; all that there is takes about {FIRST_TIME}"
+            f"building {len(missing)} parts into {settings.cache}, once; building everything takes about {FIRST_TIME}"
         )
         build_all(cache, names, progress, until=until)
     if settings.nodes and not all(path.exists() for path in archives(cache, names)):

@@ -126,7 +126,7 @@ def _alone(settings: Settings) -> Iterator[None]:
         except OutOfTimeError as error:
             raise CannotHere("they run here already, in another process") from error
         except OSError as error:
-            raise CannotHere(f"nothing can be kept in {settings.cache}: {one_line(error)}") from error
+            raise CannotHere(f"cannot write to {settings.cache}: {one_line(error)}") from error
         yield
 
 
@@ -138,12 +138,12 @@ def _built(settings: Settings, seconds: float, say: Say) -> Settings:
         build(settings, say, until=started + seconds)
     except OutOfTimeError as error:
         left = cache.missing(settings.controllers)
-        kept = f"{len(missing) - len(left)} of {len(missing)} parts were built in {_minutes(started)}; the next run goes on"
+        kept = f"{len(missing) - len(left)} of {len(missing)} parts were built in {_minutes(started)}; the next run continues"
         if cache.missing(()):
             raise CannotHere(kept) from error
         there = tuple(each for each in settings.controllers if not cache.missing((each,)))
         if left:
-            say(f"{kept}, and this one goes without {', '.join(sorted(set(settings.controllers) - set(there)))}")
+            say(f"{kept}, and this one runs without {', '.join(sorted(set(settings.controllers) - set(there)))}")
         settings = dataclasses.replace(settings, controllers=there)
         _make_images(settings, say)
     except (TestbedError, OSError) as error:
@@ -158,7 +158,7 @@ def _make_images(settings: Settings, say: Say) -> None:
     try:
         build(settings, say, until=time.monotonic() + _IMAGES)
     except (TestbedError, OSError) as error:
-        raise CannotHere(f"there are no images: {one_line(error)}") from error
+        raise CannotHere(f"cannot build the images: {one_line(error)}") from error
 
 
 def _on_cluster(settings: Settings, seconds: float, ends: float, say: Say, arguments: Sequence[str]) -> int:
@@ -171,7 +171,7 @@ def _on_cluster(settings: Settings, seconds: float, ends: float, say: Say, argum
             code = _once_more(settings, ends, say, arguments)
     finally:
         bring_down(settings)
-    say(f"the cluster started in {_minutes(started, up)}, its tests took {_minutes(up)}, and nothing of it is left")
+    say(f"the cluster started in {_minutes(started, up)}, its tests took {_minutes(up)}, and it left nothing behind")
     return int(code != 0)
 
 
@@ -180,21 +180,21 @@ def _once_more(settings: Settings, ends: float, say: Say, arguments: Sequence[st
     load = _load()
     left = ends - time.monotonic() - _START
     if left < _LEAST:
-        say("tests failed once, and there is no time to run them again: this is no failure of CI")
+        say("tests failed once, without time to run them again: not a failure of CI")
         return 0
     say("the failed tests once more, alone, on a cluster that starts afresh")
     try:
         bring_up(settings, say)
     except (TestbedError, OSError) as error:
-        say(f"it does not come up again, so this is no failure of CI: {one_line(error)}")
+        say(f"it does not start again: not a failure of CI: {one_line(error)}")
         return 0
     again = [*arguments, "--last-failed", "--last-failed-no-failures=none"]
     code = _tests(settings, say, again, most=min(_RETRY, left))
     load = min(load, _load())
     if not code:
-        say("unsteady tests, to be mended: they passed only alone")
+        say("flaky tests, to be fixed: they passed only alone")
     elif load > _BUSY:
-        say(f"{load:.0f} processes wanted each processor of this machine both times, so this is no failure of CI")
+        say(f"{load:.0f} processes wanted each processor of this machine both times: not a failure of CI")
         return 0
     return code
 
@@ -214,7 +214,7 @@ def _start(settings: Settings, say: Say) -> None:
         except (TestbedError, OSError) as left:
             say(f"after a start that failed: {one_line(left)}")
         if isinstance(error, TestbedError | OSError):
-            raise CannotHere(f"the cluster does not come up: {one_line(error)}") from error
+            raise CannotHere(f"the cluster does not start: {one_line(error)}") from error
         raise
 
 

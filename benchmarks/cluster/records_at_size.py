@@ -163,13 +163,13 @@ def start(asked: argparse.Namespace) -> dict[str, Any]:
         if made.recorder.problem:
             raise SystemExit(made.recorder.problem)
         found = {
-            "seconds until all runs are taken up": opened,
+            "seconds until all runs are open": opened,
             "seconds until the first record": first,
             "MiB of an empty recorder": before,
             "MiB with all runs": with_runs,
             "MiB with all runs and pods": memory("VmRSS"),
             "MiB at most": memory("VmHWM"),
-            "runs taken up": len(made.store.runs),
+            "runs open": len(made.store.runs),
         }
         made.close()
         return found

@@ -177,7 +177,7 @@ def measure(times: int = 3) -> Iterator[tuple[str, list[float], list[float]]]:
 def _without_us(text: str, replaced: Mapping[str, str]) -> str:
     for ours, theirs in replaced.items():
         if ours not in text:
-            raise RuntimeError(f"the example has no line {ours!r} any more")
+            raise RuntimeError(f"the example no longer has the line {ours!r}")
         text = text.replace(ours, theirs)
     return text
 

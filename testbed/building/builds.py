@@ -195,7 +195,7 @@ def _go(command: list[str], folder: Path, until: float) -> str:
     """
     left = until - time.monotonic()
     if left <= 0:
-        raise OutOfTimeError("no time is left")
+        raise OutOfTimeError("out of time")
     setpriv = shutil.which("setpriv")  # of util-linux
     process = subprocess.Popen(
         [*([setpriv, "--pdeathsig", "KILL"] if setpriv else []), *command],

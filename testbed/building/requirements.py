@@ -79,7 +79,7 @@ def kernel_obstacle() -> str | None:
     """Why the kernel does not allow nodes here, or None; for root, if :func:`obstacle` found nothing."""
     groups = [path for path in (_CGROUPS, _CGROUPS / "memory") if (path / "cgroup.procs").exists()]
     if not groups or not all(os.access(path, os.W_OK) for path in groups):
-        return "the kernel lets nobody make control groups here, as inside most containers"
+        return "the kernel does not allow control groups here, as inside most containers"
     with tempfile.TemporaryDirectory() as folder:
         command = [*_ISOLATED, "sh", "-ec", _TRIAL, folder]
         try:
@@ -89,13 +89,13 @@ def kernel_obstacle() -> str | None:
     if done.returncode == 0:
         return None
     said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-    return f"the kernel lets nobody make nodes here, as inside most containers: {said}"
+    return f"the kernel does not allow nodes here, as inside most containers: {said}"
 
 
 def install_packages(packages: Sequence[str]) -> str:
     """Install Debian packages, as root on a CI machine without prompts. Returns why it failed, or nothing."""
     if shutil.which("apt-get") is None:
-        return "there is no apt-get"
+        return "apt-get is not installed"
     options = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=60"]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install, update = ["apt-get", "install", *options, *packages], ["apt-get", "update"]
