@@ -1,4 +1,4 @@
-"""The preStop hook in pods of Argo, of KFP and of gangs: who gets it, what it holds, and what stays as its user wrote it."""
+"""The preStop hook in pods of Argo, of KFP and of gangs: which pods get it, its content, and the user's own hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods of a run that was created while nobody answered reviews: placed one by one, by the policy of their role."""
+"""Pods of a run that was created while the webhook was down are placed one by one, by the policy of their role."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_the_webhook_reads_the_owners_and_asks_for_facts_only_where_it_places(tm
 
 
 def test_owners_may_come_as_late_as_a_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy API server answers after seconds: without its owners the next pod would be left unplaced as the one before."""
+    """A busy API server answers after seconds: without its owners, the next pod would be left unplaced like the previous one."""
     monkeypatch.setattr(admission_server, "LOOK_UP", 0.05)
     job = live(a_job())
 

@@ -1,4 +1,4 @@
-"""`spotwright controller check`, which `helm test` runs: whether a pod would be placed, else what keeps it from that."""
+"""`spotwright controller check`, which `helm test` runs: whether a pod would be placed, or why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller makes the library's ConfigMap and the claims of policies where it may, and changes nothing that is there."""
+"""The controller creates the library's ConfigMap and the claims of policies where it may, and leaves existing objects alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def configurations(**policies: str) -> Configurations:
 
 
 class Made:
-    """What is made, look by look, in the labelled namespaces team-a and team-b; ``seconds`` is the clock."""
+    """The created objects, look by look, in the labelled namespaces team-a and team-b; ``seconds`` is the clock."""
 
     def __init__(self, server: SmallApiServer, api: Api, found: Configurations, *listed: str, **more: Any) -> None:
         self.server, self.seconds = server, 0.0

@@ -1,4 +1,4 @@
-"""What fails beside the API server: a login that cannot be made, a key that a power loss left empty, answers that are old."""
+"""Failures beside the API server: a failing login, a key that a power loss left empty, outdated answers."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ REVIEWS = (f"{number:08x}-1111-2222-3333-444444444444" for number in count())
 
 
 class Replicas:
-    """Those of one controller, on one API server."""
+    """The attempt numbers of one controller, on one API server."""
 
     def __init__(self, server: SmallApiServer, all_: Sequence[Numbers], clock: list[float]) -> None:
         self.server, self.all, self.clock = server, all_, clock
@@ -50,7 +50,7 @@ class Replicas:
                 await asyncio.sleep(0.01)
 
     def waiting(self) -> dict[str, int]:
-        """The numbers of reviews whose pods nobody has seen."""
+        """The numbers of reviews whose pods have not been seen."""
         tasks = [task for each in self.objects().values() for task in each["spec"].get("tasks", {}).values()]
         return {review: one[1] for task in tasks for review, one in task.get("waiting", {}).items()}
 
@@ -377,7 +377,7 @@ def test_without_the_kind_or_the_rights_it_is_said_once_and_tried_again(status: 
 
 
 def test_a_kind_that_drops_fields_gives_out_no_number_and_is_told() -> None:
-    """Of an older schema, or of another program: what is not kept would be given out twice."""
+    """From an older schema, or another program: numbers that are not stored would be assigned twice."""
 
     async def scenario(made: Replicas) -> None:
         async def other(request: web.Request) -> web.Response:
@@ -460,7 +460,7 @@ def test_what_would_be_too_large_is_refused_and_what_is_there_stays() -> None:
 
 
 def test_numbers_of_pods_that_were_never_made_do_not_stay() -> None:
-    """Whoever reaches the webhook's port may send reviews of pods that nobody makes, thousands a minute."""
+    """Any client of the webhook's port may send reviews of pods that are never created, thousands a minute."""
 
     async def scenario(made: Replicas) -> None:
         reviews = list(range(700))

@@ -1,4 +1,4 @@
-"""The recorder: it records while it holds the Lease, beside a thread that renews it, and tries again what fails."""
+"""The recorder records while it holds the Lease, beside a thread that renews it, and retries after failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration of a namespace is read within a bounded time, whatever its team has written, and raises nothing."""
+"""The configuration of a namespace is read within a bounded time, whatever its team wrote, and raises nothing."""
 
 from __future__ import annotations
 

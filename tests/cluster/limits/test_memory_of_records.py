@@ -1,4 +1,4 @@
-"""What one tenant makes fills no memory: plans grow by what is new, and records that need too much are cut, their own first."""
+"""A tenant cannot fill the memory: plans grow only by new parts, and records that need too much are cut, its own first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tenants write as names never leads a request of the controller elsewhere."""
+"""Names written by tenants never redirect a request of the controller."""
 
 from __future__ import annotations
 

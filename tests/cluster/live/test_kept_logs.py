@@ -1,4 +1,4 @@
-"""The log of an attempt is kept up to the moment its node goes, without gaps and repeats, whatever happens to the keeper."""
+"""The log of an attempt is stored until its node is gone, without gaps or repeats, whatever happens to the keeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded of ends on a real cluster: who ended it, when Kubernetes says so, and what a pod that does not start costs."""
+"""The records of ends on a real cluster: who ended it, when Kubernetes says so, and the cost of a pod that does not start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer of the log endpoint continues what was read before, exactly: whatever was cut, wherever, and however lines look."""
+"""An answer of the log endpoint continues the previous lines exactly, wherever it was cut and however lines look."""
 
 from __future__ import annotations
 

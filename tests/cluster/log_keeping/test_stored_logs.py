@@ -1,4 +1,4 @@
-"""Logs in an object store: in parts that nobody overwrites, read by ranges, within their limits, gone with their runs."""
+"""Logs in an object store: in parts that are never overwritten, read by ranges, within their limits, deleted with their runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which waiting pods may be taken back, because being made again costs their workload nothing."""
+"""The waiting pods that may be recalled, because recreating them costs their workload nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader against a small API server: what waits in vain is evicted, and pods of machines that are gone are deleted."""
+"""A leader against a small API server: pods without a node are evicted, and pods of dead machines are deleted."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ LONG_AGO = "2020-01-01T08:00:"
 
 
 def never_started(*, policy: str = "Never", sandbox: str = "False", **container: Any) -> dict[str, Any]:
-    """What a kubelet 1.35.4 says of a pod whose container was made, and not started, before its node restarted."""
+    """The status by a kubelet 1.35.4 of a pod whose container was created but not started before its node restarted."""
     main = {
         "name": "main",
         "restartCount": 0,

@@ -1,4 +1,4 @@
-"""A leader hears autoscalers: what they order stops the clock, what they cannot give moves a pod at once."""
+"""A leader reads autoscalers: their orders stop the clock, and a pod whose pools cannot grow is moved at once."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_pod_that_is_open_to_all_rungs_is_never_moved(tmp_path: Path) -> None:
 
 
 def refuse(bed: Bed, path: str, only: str = "") -> None:
-    """Answer 403 to whoever lists a path; ``only`` if this is in the selector."""
+    """Answer 403 to every list request for a path; ``only`` if this is in the selector."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if only in request.query.get("fieldSelector", ""):

@@ -37,7 +37,7 @@ IS_ARCHIVED = f"spotwright: run {TRAIN}: its records are archived\n"
 
 @pytest.fixture(scope="module")
 def before_and_after(certificates: Path, recorded: Path) -> Iterator[tuple[Served, dict[str, Printed]]]:
-    """A controller whose runs are archived, and what commands printed before."""
+    """A controller whose runs are archived, and the earlier output of commands."""
     with serving(certificates, recorded) as served:
         options, commands = served.options("admin"), [*COMMANDS, ["runs", "--json"]]
         with pytest.MonkeyPatch.context() as patch:
@@ -184,6 +184,6 @@ def test_prune_deletes_archives_for_who_may_and_their_logs_follow(certificates: 
 
 
 async def list_logs(served: Served, owner: str) -> None:
-    """What keeps logs lists the store, as it does each hour."""
+    """The keeper of logs lists the store, as it does each hour."""
     async with keeping(served, owner=owner) as parts:
         await parts.store.kept()

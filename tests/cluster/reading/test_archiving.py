@@ -1,4 +1,4 @@
-"""Nothing of an ended run is deleted before it is archived, as long as its namespace has room; and archives have their bounds."""
+"""An ended run is archived before it is deleted, as long as its namespace has space; and archives have limits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def owner(recorded: Path) -> str:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[FailingStore]:
-    """S3 that fails when it is told to; the environment leads there."""
+    """S3 that fails on demand; the environment leads there."""
     with s3_server(BUCKET) as url, FailingStore(url).running() as store:
         monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
         yield store

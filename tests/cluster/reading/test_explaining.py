@@ -1,4 +1,4 @@
-"""Why a pod is where it is: what its run recorded, what the API server shows, and what nothing enforces."""
+"""Why a pod is where it is: from the run's records and the API server's state, with the settings that are not enforced."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ OTHERS = (
     "/api/v1/namespaces/team-a/events",
     "/api/v1/namespaces/team-a/pods$",
 )
-"""What somebody may not read who may get pods, see what is recorded, and no more."""
+"""The limits of a reader who may only get pods and read records."""
 
 
 def explained_with_pods_alone(certificates: Path, state: Path, made: dict[str, Any], *words: str) -> Printed:

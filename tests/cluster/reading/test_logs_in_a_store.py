@@ -1,4 +1,4 @@
-"""What goes wrong with a store of logs is said with its address, and who may not read logs reads none of it."""
+"""Failures of a log store are reported with its address, and people without the right to read logs read none of it."""
 
 from __future__ import annotations
 

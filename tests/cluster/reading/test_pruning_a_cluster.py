@@ -1,4 +1,4 @@
-"""Ended runs are deleted from a cluster by whoever may; those that go on, and those that somebody wants to keep, stay."""
+"""Ended runs are deleted from a cluster by users with the right; active ones, and those to be kept, stay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALONE = (
 
 
 class There:
-    """A Job and a Workflow that have ended, a Job that goes on."""
+    """A Job and a Workflow that have ended, and an active Job."""
 
     def __init__(self, server: RecordServer, kubeconfig: Path) -> None:
         self.server, self._kubeconfig = server, kubeconfig

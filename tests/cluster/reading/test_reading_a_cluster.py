@@ -147,7 +147,7 @@ def test_any_part_of_a_log_can_be_read(served: Served, train: str, monkeypatch: 
 
 
 def a_found() -> Findings:
-    """What some namespaces have found of some pools."""
+    """Some namespaces' findings about some pools."""
     now, found = time.time(), Findings()
     pools = {name: Pool(name, Capacity.SPOT) for name in ("gpu-spot", "tried-again", "theirs", "hidden")}
     leave_out(found, "team-a", {"gpu-spot": Pause(2, now, now + 600.0)}, pools)

@@ -1,4 +1,4 @@
-"""What goes wrong between a person and the controller is one sentence with what to do, and a connection that is cut is mended."""
+"""A failure between a person and the controller is one sentence with a remedy, and a cut connection is reopened."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Recorded:
         self.cluster.look(TRAIN, pod("one", TRAIN, node="n1", phase="Running"))
 
     def say(self, kept: LogsKept | None) -> None:
-        """Write where logs are kept, as the recorder does; None: it has not said so yet."""
+        """Publish where logs are stored, as the recorder does; None: it has not said so yet."""
         (found,) = self.server.kept(RUN)
         shown = [] if kept is None else [{"type": kept.condition.type, "reason": kept.value, "status": "True"}]
         path = records_path(RUN, "team-a", found["metadata"]["name"])

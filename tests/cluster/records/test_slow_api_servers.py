@@ -1,4 +1,4 @@
-"""An API server that takes its time: what is shown to people, and what is read again, leaves time to record."""
+"""A slow API server: status updates and re-reads leave time for recording."""
 
 from __future__ import annotations
 

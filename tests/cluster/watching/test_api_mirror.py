@@ -24,7 +24,7 @@ PATH = "/api/v1/pods"
 
 
 class Watched:
-    """A mirror that is followed, with what it reported."""
+    """A mirror that is followed, with its reports."""
 
     def __init__(self, server: SmallApiServer, **options: Any) -> None:
         self.server = server

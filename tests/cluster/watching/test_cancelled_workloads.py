@@ -1,4 +1,4 @@
-"""What its user ends is cancelled, spends nothing and leaves nothing that waits; what Argo gives up has failed as Argo says."""
+"""A workload ended by its user is cancelled and spends no budget; one that Argo gives up fails with Argo's reason."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_an_event_from_before_the_policy_counts_no_more_than_one_without_it(made
 
 
 def test_events_that_decide_nothing_displace_no_notice(made: SilentWatcher) -> None:
-    """The policy leaves other reasons to whoever may write Events, so none of them takes the place of one that counts."""
+    """The policy allows other reasons to everyone who may write Events, so none of them replaces a trusted one."""
     running(made)
     made.put("Event", notice())
     for number in range(100):
@@ -107,7 +107,7 @@ def test_events_that_decide_nothing_displace_no_notice(made: SilentWatcher) -> N
 
 
 def test_a_word_about_a_pod_of_another_namespace_changes_nothing_of_it(made: SilentWatcher) -> None:
-    """Who knows the UID of another team's pod may write what they like of it in their own namespace."""
+    """Anyone who knows the UID of another team's pod may write Events about it in their own namespace."""
     theirs = job(uid="uid-theirs", name="theirs")
     made.put("Job", theirs)
     made.put("Pod", (waiting := pod("waiting", theirs)))

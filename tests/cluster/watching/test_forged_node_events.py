@@ -1,4 +1,4 @@
-"""Whoever may write Events in namespace ``default`` changes nothing by them: a policy has to prove who writes of a node."""
+"""Writers of Events in namespace ``default`` have no influence: a policy must prove who writes about a node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REGISTERED = "/apis/admissionregistration.k8s.io/v1"
 NAME = f"spotwright{SUFFIX}"
 OF_AGENT = "SpotInterruptionNotice"
 CAUSES = {OF_AGENT: Cause.INTERRUPTED, "SpotInterruption": Cause.INTERRUPTED, "ScaleDown": Cause.DISRUPTED}
-"""What an Event about the node makes of a pod that exited with 143, where it is believed."""
+"""The effect of an Event about the node on a pod that exited with 143, if it is trusted."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def say(made: Day, reason: str, name: str = "said") -> None:
-    """Write an Event about the node ``n1``, 60 s after the begin, in the words of whoever writes such ones."""
+    """Write an Event about the node ``n1``, 60 s after the start, in the wording of its usual writer."""
     notice = Notice(float(BEGIN + 90), "interruption", "aws", certain=True, reason="the provider takes it", id=name)
     event = event_of(notice, "n1", "boot", float(BEGIN + 60))
     meta = {**event["metadata"], "creationTimestamp": at(60)}

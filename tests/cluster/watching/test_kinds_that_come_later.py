@@ -1,4 +1,4 @@
-"""A kind whose controller is installed later is recorded from then on; one that goes away ends nothing, and both are said."""
+"""A kind whose controller is installed later is recorded from then on; one that is removed ends nothing; both are reported."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def serve(made: Day) -> None:
 
 
 def take_away(made: Day) -> None:
-    """The CRD is deleted while no stream hears of it: what is asked of its kind is not found."""
+    """The CRD is deleted while streams are away: requests for its kind return 404."""
 
     async def missing(_request: web.Request) -> web.StreamResponse:
         return web.json_response({"kind": "Status", "message": "not found", "code": 404}, status=404)
@@ -224,7 +224,7 @@ def test_a_kind_in_another_version_is_said_in_one_sentence_and_watched_once_ours
 def test_runs_go_on_whose_kind_is_served_in_another_version_from_now_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its objects are there, so nobody has deleted them: nothing is known of them until they can be read again."""
+    """Its objects still exist, so they were not deleted: they are unknown until they can be read again."""
 
     async def test(made: Day) -> None:
         serve(made)

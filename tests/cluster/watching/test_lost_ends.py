@@ -59,7 +59,7 @@ def fall_silent(cluster: Cluster, second: float, heartbeat: float | None = None)
 
 
 def given_up(second: float, reason: str = "DeletionByTaintManager", phase: str = "Running", **more: Any) -> Object:
-    """The pod, marked and deleted by Kubernetes at a moment: its container runs by the last word of its kubelet."""
+    """The pod, marked and deleted by Kubernetes at a time: its container runs by the kubelet's last status."""
     made = pod("one", TRAIN, made=0, node="n1", phase=phase, **more)
     mark = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": at(second)}
     not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": at(second)}
@@ -92,7 +92,7 @@ def test_a_node_that_falls_silent_first(cluster: Cluster) -> None:
 
 
 def test_a_node_object_that_is_deleted_within_a_second(cluster: Cluster) -> None:
-    """Garbage collection marks the pod as Failed, and nobody says when its container ended: it was recorded with 0.0 s."""
+    """Garbage collection marks the pod as Failed, without its container's end: it was recorded with 0.0 s."""
     cluster.look(TRAIN, RUNNING)
     log_ends(cluster, 22.1)
     cluster.now = BEGIN + 23.0

@@ -1,4 +1,4 @@
-"""A refused pod that does not start is shown as what it is, with what to do: its workload does not end before."""
+"""A refused pod that does not start is shown with a remedy: its workload does not end before."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_a_pod_that_is_its_own_run_ends_with_its_last_container() -> None:
 
 
 def ended_within(attempt: AttemptState) -> tuple[float | None, float | None]:
-    """The range of an end that nothing reported."""
+    """The range of an unreported end."""
     assert attempt.ended is not None
     return attempt.ended_at, attempt.ended.ended_by
 

@@ -1,4 +1,4 @@
-"""A pod that no review has placed is named in its run, counted, and told by an Event, at most one a minute and namespace."""
+"""A pod without a review is named in its run, counted, and reported by an Event, at most one a minute and namespace."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def a_whole_job(**annotations: str) -> dict[str, Any]:
 
 
 def a_bare_pod(name: str) -> dict[str, Any]:
-    """A pod of a Job that was created while nobody answered reviews, in a namespace with a default policy."""
+    """A pod of a Job that was created while the webhook was down, in a namespace with a default policy."""
     made = a_pod(name, annotations={})
     reference = {**made["metadata"]["ownerReferences"][0], "apiVersion": "batch/v1"}
     spec = {**made["spec"], "containers": [{"name": "main", "image": "train:1"}], "restartPolicy": "Never"}

@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bool]]:
-    """A disk on which nothing can be written while it is full."""
+    """A disk that refuses writes while it is full."""
     state = {"full": False}
     real = Journal._transaction
 

@@ -1,4 +1,4 @@
-"""What `show` says of a workload: who tries again and how often, why an attempt waits, and never how to resume it."""
+"""`show` for a workload: who retries it and how often, why an attempt waits, and never how to resume it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""On the test bed: a gang that waits in vain is moved as a whole, also where some of its pods run already.
+"""On the test bed: a gang that gets no node is moved as a whole, even if some of its pods already run.
 
-Its pool is then left out, for all pods of gangs that come later too, and tried again; the pauses grow. In these tests the first
-pause is short, so that they see its end.
+Its pool is then skipped, for all pods of later gangs too, and tried again; the pauses grow. In these tests the first pause is
+short, so that they see its end.
 """
 
 from __future__ import annotations
