@@ -1,4 +1,4 @@
-"""A checkpoint that somebody else has written restores nothing outside its target, whatever its names and links are."""
+"""A checkpoint by a hostile writer restores nothing outside its target, whatever its names and links are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def content(_index: int) -> list[bytes]:
 
 
 def restored(tmp_path: Path, *entries: dict[str, Any]) -> list[str]:
-    """What is in the folder above the target after a load and a restore, or after their refusal."""
+    """The content of the folder above the target after a load and a restore, or after their refusal."""
     above = tmp_path / "above"
     above.mkdir()
     try:

@@ -26,7 +26,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def place(endpoint: str, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The arguments of a checkpoint below a prefix of its own."""
+    """The arguments of a checkpoint below a separate prefix."""
     return {"place": f"s3://bucket/{request.node.name}/run", "storage_options": {"endpoint_url": endpoint}}
 
 

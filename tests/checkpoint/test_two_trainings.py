@@ -1,4 +1,4 @@
-"""Several trainings in one process: each has a place, and a second one in the same place says so instead of training nothing."""
+"""Several trainings in one process need separate places: a second one in the same place raises instead of skipping the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices from price sheets: what is matched, what is refused with its place, and the guide's commands that make them."""
+"""Prices from price sheets: matches, refusals with their place, and the guide's commands that make sheets."""
 
 from __future__ import annotations
 

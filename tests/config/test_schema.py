@@ -1,4 +1,4 @@
-"""The JSON schema of ``spotwright.yaml`` takes what the loader takes, and refuses what it refuses for the form of a value."""
+"""The JSON schema of ``spotwright.yaml`` accepts every file that the loader accepts, and refuses the same malformed values."""
 
 from __future__ import annotations
 

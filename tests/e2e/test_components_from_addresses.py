@@ -24,7 +24,7 @@ COMMIT = "0123456789abcdef" * 2 + "01234567"
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Say nothing."""
+        """Do not log."""
 
 
 @contextmanager

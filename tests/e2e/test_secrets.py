@@ -73,7 +73,7 @@ def secret(project: Project) -> Project:
 
 
 def assert_hidden(project: Project, *done: Done) -> None:
-    """The value is in no file of the state folder, and in nothing that was shown."""
+    """The value is in none of the state folder's files, and in no output."""
     shown = [text.encode() for each in done for text in (each.out, each.err)]
     kept = {path: path.read_bytes() for path in project.state.rglob("*") if path.is_file()}
     for form in FORMS:

@@ -16,7 +16,7 @@ CONTEXT = TaskContext("r", "t", 0.0)
 
 
 def args(*written: str, env: dict[str, str] | None = None, **parameters: Any) -> list[str]:
-    """What written arguments become with these inputs."""
+    """The result of written arguments with these inputs."""
     container = Container("image", ("c",), written, env or {})
     task = TaskSpec(
         name="t",

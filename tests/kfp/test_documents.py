@@ -1,4 +1,4 @@
-"""Reading compiled pipeline files: what is accepted, and errors with file, line and keys."""
+"""Reading compiled pipeline files: accepted ones, and errors with file, line and keys."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_loading_never_imports_kfp(training_yaml: Path) -> None:
 
 
 def test_a_large_file_is_parsed_in_another_process_so_that_memory_here_stays_small(tmp_path: Path) -> None:
-    """In a process of its own: here it would leave 60 MB behind."""
+    """In a separate process: here it would leave 60 MB behind."""
     count = 1500
     spec = ir({f"t-{n}": task(f"t-{n}") for n in range(count)})
     path = tmp_path / "large.json"

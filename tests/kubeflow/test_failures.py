@@ -1,4 +1,4 @@
-"""Logins that are refused, servers that are none or away, runs that disappear: each with one clear message."""
+"""Refused logins, wrong or unreachable servers, deleted runs: each with one clear message."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_cancel_ends_a_run_that_nobody_follows(folder: Folder, server: StandIn) 
 
 
 def left_running(folder: Folder, server: StandIn) -> None:
-    """A run that goes on after its follower was interrupted."""
+    """A run that continues after its follower was interrupted."""
     server.steps = [Step("RUNNING", TRAINS), Step("RUNNING", TRAINS, interrupt)]
     assert folder.run().code == 130
 

@@ -184,7 +184,7 @@ def stuck(host: str = "n1") -> dict[str, Any]:
 
 
 def mount_failed(at: str = "2026-09-21T14:20:00Z") -> dict[str, Any]:
-    """What the kubelet of Kubernetes 1.35.4 says of a pod whose ConfigMap is not there."""
+    """The status by the kubelet of Kubernetes 1.35.4 of a pod whose ConfigMap does not exist."""
     name = config_map()["metadata"]["name"]
     message = f'MountVolume.SetUp failed for volume "{name}" : configmap "{name}" not found'
     return {"type": "Warning", "reason": "FailedMount", "message": message, "lastTimestamp": at}

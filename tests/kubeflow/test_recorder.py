@@ -1,4 +1,4 @@
-"""What KFP tells of a run becomes the events of a local run, from either answer and for either shape of Workflows."""
+"""KFP's status of a run becomes the events of a local run, from either answer and for either shape of Workflows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real client of the SDK asks a real server process: about a run that failed, about files, and about what it may not see."""
+"""A real client of the SDK asks a real server process: about a failed run, about files, and about forbidden ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ spec:
 
 
 class Answer(NamedTuple):
-    """What a tool answered: its text, and whether that is an error."""
+    """A tool's answer: its text, and whether that is an error."""
 
     text: str
     is_error: bool

@@ -1,4 +1,4 @@
-"""The early approval of an interruption: work was known, and all of it has gone."""
+"""The early approval of an interruption: there was known work, and all of it has left."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def in_(seconds: float) -> str:
 
 
 class Ec2:
-    """A metadata service of version 2; ``action`` and ``rebalance`` are what a test puts there."""
+    """A metadata service of version 2; ``action`` and ``rebalance`` are set by the test."""
 
     def __init__(self, action: Any = None, rebalance: Any = None) -> None:
         self.action, self.rebalance = action, rebalance

@@ -1,4 +1,4 @@
-"""What the page shows of a task's output artifacts, and what it does not open."""
+"""A task's output artifacts on the page: which content it shows, and which it does not open."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def described(state: Path, artifact: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_file(state: Path, out: Path, content: bytes | str, kind: str = "Artifact") -> dict[str, Any]:
-    """What is said of an artifact with a content."""
+    """The metadata of an artifact with a content."""
     reader = a_recorded_run(state, {"result": an_artifact(kind, out / "result")})
     out.mkdir(parents=True)
     (out / "result").write_bytes(content.encode() if isinstance(content, str) else content)

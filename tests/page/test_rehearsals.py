@@ -1,4 +1,4 @@
-"""Rehearsals on the page: what `rehearse` kept, one that goes on, and files that are none of ours."""
+"""Rehearsals on the page: finished ones, an active one, and foreign files."""
 
 from __future__ import annotations
 

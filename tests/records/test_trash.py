@@ -1,4 +1,4 @@
-"""Folders are deleted whole or not at all, and nothing outside of the state folder is touched."""
+"""Folders are deleted completely or not at all, and files outside of the state folder are not touched."""
 
 from __future__ import annotations
 

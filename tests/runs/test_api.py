@@ -1,4 +1,4 @@
-"""The Python API: the same runs as those of the command line, driven by their own process."""
+"""The Python API: the same runs as those of the command line, driven by a separate process."""
 
 # No annotations as texts here: the SDK reads the types of components and pipelines when they are defined.
 

@@ -39,7 +39,7 @@ def a_pipeline(**settings: Any) -> Compiled:
 
 @pytest.fixture
 def planning(tmp_path: Path) -> PlanOptions:
-    """Options with a configuration of their own and a token that this machine does not have."""
+    """Options with a separate configuration and a token that this machine does not have."""
     config = tmp_path / "spotwright.yaml"
     config.write_text("version: 1\npools: {spot: {capacity: spot}, regular: {capacity: on-demand}}\n")
     return PlanOptions({"token": "@env:NO_SUCH_TOKEN"}, config=config)

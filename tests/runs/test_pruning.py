@@ -105,7 +105,7 @@ def test_a_negative_number_of_runs_is_refused() -> None:
 
 
 def all_but(*names: str) -> PruneOptions:
-    """Everything goes but these runs and what they need."""
+    """Everything is deleted except these runs and their dependencies."""
     return PruneOptions(older_than=0.0, keep=frozenset(names))
 
 

@@ -106,7 +106,7 @@ def test_drains_come_as_often_as_the_rate_says() -> None:
 def test_moves_charge_no_budget_and_are_bounded(
     seed: int, every: float, width: int, interruptions: int, retries: int
 ) -> None:
-    """Nothing but drains happens, so nothing is charged, and no task is moved more often than is allowed."""
+    """Only drains happen, so budgets are not charged, and tasks are moved at most as often as allowed."""
     policy = {"spot": "require", "interruptions": {"max": interruptions}, "errors": {"retries": retries}}
     simulation = Simulation(policy=policy, seed=seed, drains=Drains(every=every)).add(LONG, a_fan(width))
     (state,) = simulation.drive()

@@ -1,4 +1,4 @@
-"""CI's tests on a cluster: where a machine cannot run them one line says why, and what fails there fails CI."""
+"""CI's tests on a cluster: if a machine cannot run them, one line says why, and failing tests fail CI."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def program(path: Path, script: str) -> Path:
 
 
 class Machine:
-    """A machine whose cluster is pretended, with what was done to it and said of it."""
+    """A machine with a pretended cluster, and its actions and messages."""
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self.done: list[str] = []

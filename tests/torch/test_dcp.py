@@ -1,4 +1,4 @@
-"""Sharded saves through PyTorch's distributed checkpoints: real ranks with a gloo group, each in a process of its own."""
+"""Sharded saves through PyTorch's distributed checkpoints: real ranks with a gloo group, each in a separate process."""
 
 from __future__ import annotations
 
@@ -647,7 +647,7 @@ def test_a_state_is_filled_in_place_and_each_rank_gets_what_is_its_own(tmp_path:
 
 
 def goes_on_in_a_new_group(rank: Rank, place: str, sharded: bool) -> list[str]:
-    """Save tensors of all types, in a thread too; make the process group again, and load them. Returns what differs."""
+    """Save tensors of all types, in a thread too; create the process group again, and load them. Returns the differences."""
 
     def state(seed: int) -> Any:
         return {"tensors": on_ranks(wholes(seed)) if sharded else pack(wholes(seed)), "numbers": [1, 2.5, None]}

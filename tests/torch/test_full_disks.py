@@ -1,4 +1,4 @@
-"""A disk that is full for a time: the save fails with one message and leaves nothing, and the checkpoint before it counts."""
+"""A disk that is full for a time: the save fails with one message and without remains, and the previous checkpoint counts."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_notice_at_one_rank_lets_all_save_one_step(tmp_path: Path, count: int,
 
 
 def asks_often(rank: Rank, rounds: int) -> list[int]:
-    """Each save is asked for by a rank that all draw alike, at a step of its own, and again if too few ranks have answered."""
+    """Each save is requested by a rank that all draw alike, at its own step, and again if too few ranks have answered."""
     agreement = SaveCoordinator.of_group()
     chance = random.Random(7)  # noqa: S311
     saved: list[int] = []

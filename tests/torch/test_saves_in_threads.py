@@ -1,4 +1,4 @@
-"""Saves of a group that are merely due are written in threads: the training goes on, and what is committed is whole."""
+"""Saves of a group that are merely due are written in threads: the training continues, and committed saves are complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spotwright.checkpoint.torch import restore, state_of
 
 
 def assert_exact(folder: Path, kind: str, first: int) -> None:
-    """The next attempt goes on from a step, exactly as without an interruption."""
+    """The next attempt resumes from a step, exactly as without an interruption."""
     results = run(folder, kind)
     assert [each["first"] for each in results] == [first] * KINDS[kind]
     assert results[0]["weights"] == pytest.approx(uninterrupted(kind), rel=1e-12)

@@ -1,4 +1,4 @@
-"""What a user of a framework forgets or does twice: it works, or one message says what to do."""
+"""Steps that users of a framework forget or repeat: they work, or one message names the fix."""
 
 from __future__ import annotations
 

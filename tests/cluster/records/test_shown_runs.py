@@ -1,4 +1,4 @@
-"""Conditions of a run say whether it is recorded whole, what is kept of its logs and whether it has ended, in the common form."""
+"""A run's conditions say whether it is recorded completely, which logs are stored and whether it has ended."""
 
 from __future__ import annotations
 

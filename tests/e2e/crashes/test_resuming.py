@@ -62,7 +62,7 @@ RETRIED = QUICK.replace("default: {spot: prefer}", "default: {spot: prefer, erro
 
 
 def chain(project: Project, **steps: Step) -> Path:
-    """A pipeline ``one -> two -> three`` of these functions, each with the number of the one before."""
+    """A pipeline ``one -> two -> three`` of these functions, each with the number of the previous one."""
     defaults = {
         "one": step(adds_one, {"number": 1}),
         "two": step(adds_one, {"number": Of("one")}),

@@ -1,4 +1,4 @@
-"""What changes by itself while a run goes on, and what stays where the user has it."""
+"""Automatic changes while a run is active, and things that stay where the user put them."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def wrong_account(account: dict[str, Any], run: RunState, pods: dict[str, Object
 
 
 def spans_of(pod: Object) -> tuple[float, float]:
-    """Seconds for which the main container of a pod ran and for which the pod lived until then; 0 where its node told no end."""
+    """Seconds for which a pod's main container ran, and for which the pod lived until then; 0 if its node reported no end."""
     for status in pod["status"].get("containerStatuses", []):
         ended = status.get("state", {}).get("terminated", {})
         if (
