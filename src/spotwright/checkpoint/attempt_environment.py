@@ -80,7 +80,7 @@ def _program() -> str:
 
 
 _SECONDS_BETWEEN = 0.05  # a loop with a million steps must not spend its time on writing files
-_LARGE_STEP = 0.01  # a report that differs by this share from the one before is always written
+_LARGE_STEP = 0.01  # a report that differs by this share from the previous one is always written
 
 
 class ProgressFile:

@@ -64,7 +64,7 @@ class GroupSaves:
         self._copy: Any = None  # of the whole state
         self._thread: SaveInThread | None = None
         self._ended: SaveInThread | None = None
-        self._told: SharedSave | None = None  # the last save whose end this rank has sent to all
+        self._announced: SharedSave | None = None  # the last save whose end this rank has sent to all
         self.agreement.is_writing = lambda: self.is_writing and not self._is_late
 
     def claim(self, hazard: float | None) -> Hazard:
@@ -268,9 +268,9 @@ class GroupSaves:
     def _tell_saved(self, save: SharedSave) -> None:
         with suppress(SaveFailed):  # the save is committed; that the ranks are out of reach was logged
             save.tell("saved", {})
-            if self._told is not None and save.has_all_parts:  # so all of these ranks are done with that save
-                self._told.forget()
-        self._told = save if len(save.savers) == self.size else None
+            if self._announced is not None and save.has_all_parts:  # so all of these ranks are done with that save
+                self._announced.forget()
+        self._announced = save if len(save.savers) == self.size else None
 
     @contextmanager
     def _unless_relieved(self) -> Iterator[None]:

@@ -168,7 +168,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._keep = args.save_total_limit
         args.output_dir = str(self._folders.place)
         args.save_total_limit = None  # transformers removes the last whole checkpoint before the new one is whole
-        # It begins with a collective operation (store_flos): no rank can save by itself once another one is dead.
+        # It begins with a collective operation (store_flos): a rank cannot save alone once another one is dead.
         save = trainer._save_checkpoint  # noqa: SLF001  # no callback is called around it
         trainer._save_checkpoint = functools.partial(self._save, trainer, save)  # noqa: SLF001
         run_epoch = getattr(trainer, "_run_epoch", None)  # of newer versions

@@ -175,7 +175,7 @@ class GroupKeys:
             self._closed.set()
         try:
             self._talk(lambda: self._talking.set(f"wake/{self._awaited}/{self._rank}", "1"), _CLOSED_AFTER)
-        except RuntimeError:  # the store has gone, so the wait has ended too
+        except RuntimeError:  # the store is closed, so the wait has ended too
             logging.getLogger("spotwright.checkpoint").debug(
                 "the process group's store closed before its last client", exc_info=True
             )

@@ -41,7 +41,7 @@ _LIMIT = 2.0  # seconds until a decision without the ranks that have not publish
 _SHARE_OF_NOTICE = 0.25
 _MARGIN = 1.0  # seconds for which the other ranks let the one that asked decide first
 _TURN = 0.005  # seconds more for each next one, as each reads what all ranks have published
-_REPEAT = 5.0  # seconds until an ask in vain is repeated, each time twice as many, as each may hold a step
+_REPEAT = 5.0  # seconds until an unmet request is repeated, doubled each time, as each may hold a step
 _BLOCKED_AFTER = 1.0  # seconds without a step after which a rank of an ended training ends itself
 _GONE_AFTER = 3.0  # the same, at least, where the announced end of another rank is over
 _WATCHED = 120.0  # seconds for which it is watched whether a rank goes later than was announced
@@ -122,7 +122,9 @@ class SaveCoordinator:
         self._together = 0  # saves of all ranks without a round
         self._next = 0  # number of the next event
         self._wish: tuple[str, float] | None = None  # an ask that no event stands for yet, and when its rank ends
-        self._unanswered: tuple[str, float, float] | None = None  # the same of an ask in vain, and when it is repeated
+        self._unanswered: tuple[str, float, float] | None = (
+            None  # the same for an unmet request, and when it is repeated
+        )
         self._in_vain = 0  # asks in a row without a save
         self._urgent: int | None = None  # number of the last event that grants an ask of this rank whose end is near
         self._hurried = False  # this rank's end is near, and the round that it has asked for has not begun
@@ -318,7 +320,7 @@ class SaveCoordinator:
     def _answers(self, rank: int) -> bool:
         try:
             return self.answers(rank)
-        except (RuntimeError, CheckpointError):  # the rank that has gone may have had the store of the group
+        except (RuntimeError, CheckpointError):  # the lost rank may have hosted the group's store
             return False
 
     # -- in the main thread
@@ -342,7 +344,7 @@ class SaveCoordinator:
             if self._hurried:
                 self._holding = True  # this step can still be the one that is saved
                 self._condition.wait_for(lambda: not self._hurried or self._lost, _LIMIT)
-                self._holding = self._hurried = False  # whoever is silent holds one step, and no other
+                self._holding = self._hurried = False  # an unresponsive rank holds only one step
             while self._rounds:
                 first = self._rounds[0]
                 decision = self._await_decision(first)

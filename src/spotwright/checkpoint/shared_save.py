@@ -97,9 +97,7 @@ class SharedSave:
         self._note(what, len(pieces))
         for number, piece in enumerate(pieces[1:], start=1):
             self._call(keys.create, f"{self._key(what)}/{number}", piece)
-        self._call(
-            keys.create, self._key(what), f"{len(pieces)} ".encode() + pieces[0]
-        )  # last: the others are there then
+        self._call(keys.create, self._key(what), f"{len(pieces)} ".encode() + pieces[0])  # last: the others exist then
 
     def hear(self, what: str, rank: int, *, reserve: float = 0.0) -> Any:
         """Return a rank's message, or raise the error that it sends. Waits until ``reserve`` seconds are left."""

@@ -83,11 +83,11 @@ def _of_items(owned: Sequence[Mapping[str, Any]], items: Sequence[Any]) -> Itera
     by_keys: dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]] = {}
     for key, below in ((key, below) for fields in owned for key, below in fields.items() if isinstance(below, dict)):
         kind, _, text = key.partition(":")
-        told = _told(text) if kind in ("k", "v") else None
+        value = _value_of(text) if kind in ("k", "v") else None
         if kind == "v":
-            by_value.setdefault(_sorted(told), []).append(below)
-        elif isinstance(told, dict) and (tuple(sorted(told)) in by_keys or len(by_keys) < _MOST_SETS_OF_KEYS):
-            by_keys.setdefault(tuple(sorted(told)), {}).setdefault(_sorted(told), []).append(below)
+            by_value.setdefault(_sorted(value), []).append(below)
+        elif isinstance(value, dict) and (tuple(sorted(value)) in by_keys or len(by_keys) < _MOST_SETS_OF_KEYS):
+            by_keys.setdefault(tuple(sorted(value)), {}).setdefault(_sorted(value), []).append(below)
     for item in items:
         found = [*by_value.get(_sorted(item), ())] if by_value else []
         for names, known in by_keys.items() if isinstance(item, dict) else ():
@@ -98,7 +98,7 @@ def _of_items(owned: Sequence[Mapping[str, Any]], items: Sequence[Any]) -> Itera
 _MOST_SETS_OF_KEYS = 8  # of one list: Kubernetes has one for each list
 
 
-def _told(text: str) -> Any:
+def _value_of(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

@@ -103,7 +103,7 @@ _TRIES, _PAUSE = 4, 0.02  # of one write, and seconds before the second, twice a
 _CONFLICT = 409
 _NEXT_LINE = "/journal/-"
 _READS = 20.0  # seconds for which a reading waits
-_AGAIN = 0.3  # seconds until objects are listed anew where some seem to be missing: lists of several kinds are not of one moment
+_AGAIN = 0.3  # seconds until objects are listed again if some seem to be missing: lists of several kinds are not atomic
 _LONGEST_PLAN = 256 << 10  # characters of a packed plan: more than a megabyte of configuration and templates
 
 
@@ -315,7 +315,7 @@ class ApiRun:
 
     def pause(self, seconds: float) -> None:
         """See :meth:`RunSource.pause`."""
-        time.sleep(max(seconds, 1.0))  # the objects are listed anew
+        time.sleep(max(seconds, 1.0))  # list the objects again
 
     def now(self) -> float:
         """See :meth:`RunSource.now`."""
@@ -477,7 +477,7 @@ class ApiRecord:
         self._plan = ""
         self._epoch = self._last = self._size = 0
         self._is_taken = False  # whether a write was, since it was opened
-        self._objects = 1  # that are there, or are to be made
+        self._objects = 1  # existing ones, and ones to create
         self._run = _Object(folder.name, RUN, Home())
         self._pages: dict[Home, _Object] = {}  # the last one of each home
         self.at_once = AT_ONCE
@@ -705,7 +705,7 @@ class ApiRecord:
             return
         operations: list[dict[str, Any]] = [{"op": "add", "path": _NEXT_LINE, "value": line} for line in lines]
         if status is not None:
-            operations += _told(page.kind, status)
+            operations += _status_operations(page.kind, status)
         if ends and is_run:
             operations.append(
                 {"op": "add", "path": f"/metadata/labels/{ENDED_LABEL.replace('/', '~1')}", "value": "true"}
@@ -790,7 +790,7 @@ def _label(found: Mapping[str, Any], label: str) -> str:
     return str((metadata(found).get("labels") or {}).get(label, ""))
 
 
-def _told(kind: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _status_operations(kind: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The operations that set a status. An attempt keeps the stored end of its log."""
     if kind != ATTEMPT:
         return [{"op": "add", "path": "/status", "value": status}]

@@ -86,7 +86,7 @@ _OWNERS_KEPT = 5_000  # of each the few fields that name tasks
 _LARGEST, _MEMORY = 512 * 1024, 2_000_000  # bytes of an object that a placement refers to, as text and as Python's
 _LARGEST_OWNER = 3 * 1024 * 1024  # bytes: a Workflow has its whole status
 _LARGEST_KEPT = 16 * 1024  # bytes of those fields: tenants write labels of any number
-_READING = 10.0  # seconds until a reading is given up for which no review waits any more
+_READING = 10.0  # seconds until a read without waiting reviews is cancelled
 
 
 class Lookups:
@@ -333,7 +333,7 @@ class AttemptHistoryReader:
         async def given_out() -> AdmissionContext:
             async with _in_time():
                 given = await self._numbers.number(asking)
-            assert isinstance(given, Given)  # noqa: S101  # there is no end to wait for
+            assert isinstance(given, Given)  # noqa: S101  # it never waits for an end
             return replace(facts, token=str(given.token), keep=partial(self._keep, asking, given, None))
 
         async with _in_time():
@@ -632,7 +632,7 @@ def before(
     recorded = _attempts(history, path)
     found = [*map(past_of, recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
     for earlier, cause in seen.items():
-        if earlier > len(found):  # the record was begun anew meanwhile
+        if earlier > len(found):  # the record was restarted meanwhile
             continue
         past = found[earlier - 1]
         if not _is_recorded(past):

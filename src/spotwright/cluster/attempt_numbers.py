@@ -501,7 +501,7 @@ class PodsSeen:
         self._followed = FollowedNamespaces(
             api, Resource("/api/v1", "pods"), namespaces, keep=_has_token, slim=_slim, remember=False
         )
-        self._told: OrderedDict[Seen, None] = OrderedDict()
+        self._reported: OrderedDict[Seen, None] = OrderedDict()
 
     @property
     def is_complete(self) -> bool:
@@ -521,11 +521,11 @@ class PodsSeen:
             token = Seen(
                 str(metadata(change.data).get("namespace", "")), str(token_of(change.data)), uid_of(change.data)
             )
-            if token not in self._told:
-                self._told[token] = None
+            if token not in self._reported:
+                self._reported[token] = None
                 self._confirm([token])
-            while len(self._told) > _TOKENS_KEPT:
-                self._told.popitem(last=False)
+            while len(self._reported) > _TOKENS_KEPT:
+                self._reported.popitem(last=False)
 
 
 def _has_token(pod: Mapping[str, Any]) -> bool:

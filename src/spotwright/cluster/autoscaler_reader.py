@@ -157,7 +157,7 @@ def _hear(words: AutoscalerStatus, listed: Mapping[str, Any]) -> None:
 
 
 _DAEMON_SETS = "/apis/apps/v1/daemonsets"
-_NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such as a control plane of one's own
+_NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such as a separate control plane
 
 
 class ShownPools(NamedTuple):

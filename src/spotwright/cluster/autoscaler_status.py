@@ -72,7 +72,9 @@ _LOOKED = 45.0  # seconds: the cluster autoscaler leaves new pods with GPUs for 
 _BINDS = 15.0  # seconds after a node has come until the scheduler has tried every pod on it
 _UNAVAILABLE = 90.0  # seconds: Karpenter says again each minute that a NodePool has no offering
 _REPEATED = 360.0  # seconds: autoscalers say again every five minutes that they add no node for a pod
-_TURN = 1.0  # seconds: times of the API are whole, and one turn of Karpenter orders nodes and says who gets none
+_TURN = (
+    1.0  # seconds: times of the API are whole, and one turn of Karpenter both orders nodes and reports pods without one
+)
 
 
 class _Word(NamedTuple):
@@ -348,18 +350,18 @@ class AutoscalerStatus:
         if found:
             if not all(group.obstacle for group in found):
                 return self._not_looked_yet(pod, now)
-            told = "; ".join(f"{_short(group.name)} is {group.obstacle}" for group in found)
+            words = "; ".join(f"{_short(group.name)} is {group.obstacle}" for group in found)
             refused_at = [group.since or 0.0 for group in found if group.is_in_backoff]
             is_of_each = all(any(group.is_in_backoff for group in by_pool.get(pool.name, ())) for pool in wanted)
-            return _waits(CANNOT_GROW if is_of_each else NO_SCALE_UP, told, max(refused_at, default=None))
+            return _waits(CANNOT_GROW if is_of_each else NO_SCALE_UP, words, max(refused_at, default=None))
         word = self._word(pod, SCALER)
         if word is None or word.reason != _NOT_TRIGGERED or now >= word.at + _REPEATED:
             return None
         reasons = _CANNOT.findall(word.message)
         if not reasons or all(pool.min_nodes >= pool.max_nodes for pool in wanted):
             return None  # it does not report pools of a fixed size
-        told = f"no node group that fits it can grow: {', '.join(dict.fromkeys(reasons))}"
-        return _waits(NO_SCALE_UP, told, word.at)
+        words = f"no node group that fits it can grow: {', '.join(dict.fromkeys(reasons))}"
+        return _waits(NO_SCALE_UP, words, word.at)
 
     def _not_looked_yet(self, pod: Mapping[str, Any], now: float) -> PodWaits | None:
         """Whether a pod is so new that an autoscaler which works has not had the time to order a node for it."""

@@ -225,7 +225,7 @@ class ConfigMaps:
         ] = {}  # by namespace: when its ConfigMap is read again, by the monotonic clock
         self._news = asyncio.Event()
         self._reported: dict[str, str] = {}  # the problem of each namespace, as its Event says it
-        self._warned: dict[str, str] = {}  # what each namespace sets in vain, as its Event says it
+        self._warned: dict[str, str] = {}  # each namespace's settings without effect, as in its Event
 
     @property
     def is_complete(self) -> bool:

@@ -31,7 +31,7 @@ from spotwright.kinds.kind import Retry, run_kind
 from spotwright.kube.object_fields import Owner, controller_of, mapping, mappings, metadata, seconds, text, uid_of
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Pool
-from spotwright.notices.node_event import ToldNotice
+from spotwright.notices.node_event import NodeNotice
 from spotwright.placing.context import QUEUE_LABEL
 
 __all__ = [
@@ -256,7 +256,7 @@ class NodeSeen(NamedTuple):
     name: str
     state: Mapping[str, Any] | None
     events: Sequence[Mapping[str, Any]] = ()
-    told: ToldNotice | None = None
+    notice: NodeNotice | None = None
     is_deleted: bool = False
 
 
@@ -304,10 +304,15 @@ def not_ready_since(node: Mapping[str, Any] | None) -> float | None:
 
 
 def _taken_after_notice(node: NodeSeen, now: float) -> str:
-    told, silent_since = node.told, not_ready_since(node.state)
-    if told is None or told.notice.kind != "interruption" or not told.notice.certain or silent_since is None:
+    announced, silent_since = node.notice, not_ready_since(node.state)
+    if (
+        announced is None
+        or announced.notice.kind != "interruption"
+        or not announced.notice.certain
+        or silent_since is None
+    ):
         return ""
-    ends_at = told.notice.ends_at
+    ends_at = announced.notice.ends_at
     if now < ends_at + _AFTER_NOTICE or silent_since < ends_at - _BEFORE_END:
         return ""
     return f"the provider announced the end of node {node.name}, which has not reported since"
@@ -343,7 +348,7 @@ class _View(Protocol):
     def is_node_gone(self, name: str) -> bool: ...
     def is_ready(self, name: str) -> bool: ...
     def events_of(self, node: str) -> Sequence[Mapping[str, Any]]: ...
-    def told(self, name: str) -> ToldNotice | None: ...
+    def notice_of(self, name: str) -> NodeNotice | None: ...
 
 
 class Descheduler:
@@ -453,7 +458,7 @@ class Descheduler:
         if attempt.bound_at is not None and attempt.pool is not None:
             bound = AttemptBound(attempt.bound_at, node=name, pool=attempt.pool)
             self._pauses.take(_namespace(seen.pod), pools, bound)
-        node = NodeSeen(name, view.node(name), view.events_of(name), view.told(name), view.is_node_gone(name))
+        node = NodeSeen(name, view.node(name), view.events_of(name), view.notice_of(name), view.is_node_gone(name))
         if view.is_ready(name):
             if attempt.held is not None:
                 yield PodStuckTerminating(now, task.path, attempt.number)

@@ -83,7 +83,7 @@ class _Node(NamedTuple):
 class _Class(NamedTuple):
     """Nodes that become one pool. ``common`` are the labels that all of them have, in order.
 
-    ``telling``: the label of its accelerators, where other nodes of the pool have none of them.
+    ``distinction``: the label of its accelerators, where other nodes of the pool have none of them.
     """
 
     pool: tuple[str, str]
@@ -93,7 +93,7 @@ class _Class(NamedTuple):
     accelerators: frozenset[str] = frozenset()
     nodes: Sequence[_Node] = ()
     common: Mapping[str, str] = MappingProxyType({})
-    telling: tuple[tuple[str, str], ...] = ()
+    distinction: tuple[tuple[str, str], ...] = ()
 
 
 class _Differences(NamedTuple):
@@ -287,12 +287,12 @@ def _class_of(pool: tuple[str, str], nodes: Sequence[_Node]) -> _Class:
 def _by_accelerators(whole: _Class) -> list[_Class]:
     """The parts of a class by their accelerators, if labels distinguish them; else the whole."""
     parts = [_class_of(whole.pool, nodes) for nodes in _split(whole.nodes, lambda node: node.accelerators)]
-    told = [part._replace(telling=_telling(part, parts)) for part in parts]
-    is_told = len(parts) > 1 and all(part.telling for part in told if part.accelerators)
-    return [part if part.accelerators else part._replace(telling=()) for part in told] if is_told else [whole]
+    labelled = [part._replace(distinction=_distinction(part, parts)) for part in parts]
+    is_split = len(parts) > 1 and all(part.distinction for part in labelled if part.accelerators)
+    return [part if part.accelerators else part._replace(distinction=()) for part in labelled] if is_split else [whole]
 
 
-def _telling(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ...]:
+def _distinction(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ...]:
     """A label that all nodes of a class have and no others; the label of a machine or an accelerator first."""
     foreign = {pair for other in parts if other is not part for node in other.nodes for pair in node.labels.items()}
     own = [
@@ -370,7 +370,7 @@ def _own_labels(
     """The labels of a class by which work may choose it, or which distinguish it, including its capacity's label."""
     common = one.common
     asked = node_pool.labels if node_pool and not one.nodes else {}
-    own = {**asked, **_chosen(one, cluster), **dict(one.telling)}
+    own = {**asked, **_chosen(one, cluster), **dict(one.distinction)}
     if one.is_spot is not None:
         own |= {key: value for key, value in common.items() if providers.is_spot_node({key: value}, ()) is one.is_spot}
     differs = one.arch != "amd64" or len(cluster.archs) > 1

@@ -128,7 +128,7 @@ def _weight(item: Mapping[str, Any]) -> int:
     return size
 
 
-_KEPT = 50_000  # parts that are remembered; after that the table starts over, and costs one more copy of each
+_KEPT = 50_000  # parts that are remembered; then the table is cleared, which costs one more copy of each
 _KEPT_TEXT = 16_000_000  # bytes of their texts: parts of pods that are gone stay as long as the table
 _FIELDS = ("spec", "status")
 _METADATA = ("labels", "annotations", "ownerReferences", "finalizers")

@@ -84,7 +84,7 @@ class PortForward:
                     for way in ways:
                         way.cancel()
                     await asyncio.gather(*ways, return_exceptions=True)
-            except* Exception as errors:  # of the login too: who waits for the connection would wait for ever
+            except* Exception as errors:  # errors of the login too: a caller would wait forever for the connection
                 if opened.done() and not isinstance(_first(errors), (httpx2.HTTPError, HTTPXWSException, OSError)):
                     raise
                 if not opened.done():

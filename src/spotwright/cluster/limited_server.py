@@ -335,7 +335,7 @@ class _Listener(asyncio.AbstractServer):
             await self._gate.loop.connect_accepted_socket(
                 lambda: _Guard(self._gate, connection, self._make()), accepted, ssl=self._context, **times
             )
-        except (OSError, asyncio.CancelledError):  # no TLS, none that we speak, or none in time
+        except (OSError, asyncio.CancelledError):  # not TLS, an unsupported version, or too slow
             self._gate.ended(connection)
             accepted.close()
 

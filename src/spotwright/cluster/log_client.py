@@ -144,7 +144,7 @@ class Controller:
         if answer.status in {502, 504}:
             raise http.client.HTTPException(
                 f"status {answer.status}"
-            )  # of what lies between; the controller sends none
+            )  # from a proxy in between; the controller sends none
         return answer.status, content
 
     def _gone(self, error: Exception) -> ControllerGone:
@@ -161,8 +161,8 @@ class Controller:
 
     def _error(self, status: int, content: bytes) -> SpotwrightError:
         try:
-            told = json.loads(content)
-            kind, message = str(told["error"]), str(told["message"])
+            answer = json.loads(content)
+            kind, message = str(answer["error"]), str(answer["message"])
         except (ValueError, KeyError, TypeError):
             return InputError(f"{self.place}: is not a controller of Spotwright (HTTP {status})")
         if status == 401 and self._authorization:

@@ -108,7 +108,7 @@ class Readable(NamedTuple):
     is_main: bool
     is_previous: bool = False  # it has been started again since
     is_over: bool = False
-    is_lost: bool = False  # it has been started again twice: its log cannot be read any more
+    is_lost: bool = False  # it restarted twice: its log can no longer be read
     exit_code: int | None = None
     about: str = ""  # a clause for its heading
 
@@ -200,7 +200,7 @@ def _count(status: Mapping[str, Any]) -> int:
 
 
 _LOG = logging.getLogger(__name__)
-_SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is opened anew: perhaps it is dead
+_SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is reopened: it may be dead
 _LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node had sent by then is read
 _AWAY = 5.0  # seconds until a place that refuses writes is tried again
 _SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once, and later each time

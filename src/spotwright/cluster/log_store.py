@@ -308,7 +308,7 @@ class LogStore:
         found = {name: KeptLog(at, size, name, is_over) for name, (size, at, is_over) in sizes.items()}
         existing = await self._runs.existing(
             {name.run for name in found}
-        )  # afterwards: a run is there before its logs are
+        )  # afterwards: a run exists before its logs do
         gone = {name.run: name for name in found if name.run not in existing}
         if gone:  # listed again: a run is archived before it is deleted
             now = await self._list_archives()
@@ -503,7 +503,7 @@ class _PartsLog:
                     with contextlib.suppress(PlaceAway):  # the store has heard of it, and says when to try again
                         await (self._send_parts() if self._has_begun else self._begin())
                 self.moved.set()
-        except OSError as error:  # of whoever names the owner
+        except OSError as error:  # from the function that names the owner
             _LOG.warning("log %s waits: %s", log_key(self.name), error)
         finally:
             self._task = None

@@ -111,7 +111,7 @@ class LogTails:
 
     async def _forget_ended(self) -> None:
         """Forget the logs of runs that have ended or are deleted."""
-        known = set(self._kept)  # first: a run is there before its logs are
+        known = set(self._kept)  # first: a run exists before its logs do
         try:
             going = {each.metadata.name async for each in self._listed(RUN, {"labelSelector": f"{ENDED_LABEL}!=true"})}
         except ApiFailed as error:
@@ -142,9 +142,9 @@ class LogTails:
         dropped = []
         for log in logs:
             note = drop_note(format_bytes(log.size), why)
-            told = {"logTail": note, "logBytes": len(note), "logComplete": True, "logPosition": ""}
+            fields = {"logTail": note, "logBytes": len(note), "logComplete": True, "logPosition": ""}
             try:
-                await self.write(self._paths[log.name], told, None)
+                await self.write(self._paths[log.name], fields, None)
             except ApiFailed as error:
                 if error.status == _GONE:
                     self.forget(log.name)
@@ -172,7 +172,7 @@ class LogTails:
             raise PlaceAway(str(error)) from error
         return (found or {}).get("status") or {}
 
-    async def write(self, path: str, told: Mapping[str, Any], before: int | None) -> None:
+    async def write(self, path: str, fields: Mapping[str, Any], before: int | None) -> None:
         """Write these fields of a status. ``before`` is its present number of bytes; None: none, or any.
 
         Raises :class:`ApiFailed`, and :class:`Fenced` once another process records.
@@ -180,7 +180,7 @@ class LogTails:
         operations: list[dict[str, Any]] = []
         if before is not None:
             operations.append({"op": "test", "path": "/status/logBytes", "value": before})
-        operations += [{"op": "add", "path": f"/status/{name}", "value": value} for name, value in told.items()]
+        operations += [{"op": "add", "path": f"/status/{name}", "value": value} for name, value in fields.items()]
         async with self.gate:
             self.require()
             await self.api.send("PATCH", path, operations)
@@ -344,12 +344,12 @@ class _TailLog:
         """Write the current end. Raises :class:`ApiFailed` for errors that may be temporary."""
         tail, size = _whole_characters(self._tail), self._bytes
         position = "" if is_complete else msgspec.json.encode(self.notes).decode()
-        if len(position) > _POSITION:  # who takes it up starts over
+        if len(position) > _POSITION:  # a successor starts over
             position = ""
-        told = {"logTail": tail, "logBytes": size, "logPosition": position, "logComplete": is_complete}
+        fields = {"logTail": tail, "logBytes": size, "logPosition": position, "logComplete": is_complete}
         self._is_new = False
         try:
-            await self._tails.write(self._path, told, self._written)
+            await self._tails.write(self._path, fields, self._written)
         except ApiFailed as error:
             if error.status == _GONE:  # the run was deleted, and its logs with it
                 self._tails.forget(self.name)

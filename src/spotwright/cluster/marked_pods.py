@@ -41,7 +41,7 @@ class MarkedPod(NamedTuple):
 
     token: str
     number: str
-    controller: str  # the UID of its controller; empty where it has none
+    controller: str  # the UID of its controller; empty without one
     metadata: bytes  # JSON, with its labels and annotations; empty where they are too large
 
     @property
@@ -162,12 +162,12 @@ class _Named(msgspec.Struct):
 
 def _marked(text: bytes) -> MarkedPod | None:
     try:
-        told = read_as(_Pod, text).metadata
-        if told.annotations is None or not told.annotations.token:
+        meta = read_as(_Pod, text).metadata
+        if meta.annotations is None or not meta.annotations.token:
             return None
         naming = msgspec.json.encode(read_as(_Named, text).metadata)
     except msgspec.DecodeError:
         return None
-    controller = next((each.uid for each in told.owner_references or () if each.controller), "")
-    marks = told.annotations
+    controller = next((each.uid for each in meta.owner_references or () if each.controller), "")
+    marks = meta.annotations
     return MarkedPod(marks.token, marks.number, controller, naming if len(naming) <= _LARGEST else b"")

@@ -153,7 +153,7 @@ def claims_not_in(placed: Mapping[str, Any], config: Config) -> Sequence[str]:
     names = claims_of(config)
     text = (
         msgspec.json.encode(placed) if names else b""
-    )  # its volumes may stand anywhere, and whoever updates it chose its size
+    )  # its volumes may be anywhere in it, and the author of an update chose its size
     return [name for name in names if b'"claimName":%b' % msgspec.json.encode(name) not in text]
 
 

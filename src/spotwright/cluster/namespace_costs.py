@@ -271,7 +271,7 @@ class Turns:
                 del self._waiting[key[1]]
 
 
-_PATIENCE = 50  # changes of others after which one of the waiting is served all the same
+_PATIENCE = 50  # changes of others after which one waiting item is served nevertheless
 _MOST_LAST = 2_000  # changes of namespaces that are served last, at most
 
 T = TypeVar("T")

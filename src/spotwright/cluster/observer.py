@@ -384,27 +384,29 @@ class PodReconciler:
         if recorded.is_held_up and not waits.kind and has_not_started(seen.pod):
             return  # what held it up may be over, and it has not started yet
         if waits.kind == NO_NODE:
-            waits = self._told(seen, recorded, waits)
+            waits = self._with_autoscaler_status(seen, recorded, waits)
         is_another_order = waits.kind == NODE_ORDERED and str(waits) != recorded.waits
         if waits.kind != recorded.waits.partition(":")[0] or is_another_order:
-            is_first, is_told = not recorded.waits, waits.kind in (NODE_ORDERED, CANNOT_GROW, NO_SCALE_UP)
+            is_first, is_from_autoscaler = not recorded.waits, waits.kind in (NODE_ORDERED, CANNOT_GROW, NO_SCALE_UP)
             earliest = max(recorded.placed_at, recorded.waits_since or 0.0)
-            at = max(earliest, self._past(waits.since)) if is_first or is_told else self._now
+            at = max(earliest, self._past(waits.since)) if is_first or is_from_autoscaler else self._now
             if recorded.is_held_up and not waits.kind:
                 at = max(recorded.bound_at or 0.0, self._past(started_at(seen.pod)))
             self._run.add(AttemptWaits(at, task.path, recorded.number, why=str(waits)))
 
-    def _told(self, seen: SeenPod, recorded: AttemptState, waits: PodWaits) -> PodWaits:
+    def _with_autoscaler_status(self, seen: SeenPod, recorded: AttemptState, waits: PodWaits) -> PodWaits:
         """The autoscalers' status of an unschedulable pod; the scheduler's message if they have no relevant one."""
         pools = self._state.plan.described
-        told = self._view.words.of(seen.pod, recorded.pools, pools, self._now)
-        if told is None:
+        status = self._view.words.of(seen.pod, recorded.pools, pools, self._now)
+        if status is None:
             return waits
-        if told.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit:
+        if status.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit:
             goes_on = any(not node_pool_of(pools[name]) for name in recorded.pools if name in pools)
             if not (recorded.is_open and goes_on):  # the cluster autoscaler gives an order up, and takes the next pool
-                return PodWaits(NEVER_COMES, f"{told.words} for {format_duration(self._order_limit)}, without success")
-        return waits._replace(kind=told.kind) if told.kind == ORDERS_UNKNOWN else told
+                return PodWaits(
+                    NEVER_COMES, f"{status.words} for {format_duration(self._order_limit)}, without success"
+                )
+        return waits._replace(kind=status.kind) if status.kind == ORDERS_UNKNOWN else status
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
         """Take the retries of a task into the plan, if its controller's objects show them only now."""
@@ -442,9 +444,9 @@ class PodReconciler:
             )
         )
         if signals.accepted_by_controller and recorded.cause is Cause.SUCCEEDED and progress is None:
-            self._note_told_success(task, recorded)
+            self._note_reported_success(task, recorded)
 
-    def _note_told_success(self, task: TaskState, recorded: AttemptState) -> None:
+    def _note_reported_success(self, task: TaskState, recorded: AttemptState) -> None:
         """Note a success that only the controller reports: the code exited with 0 because it was asked to stop."""
         kind = self._state.meta.orchestrator or "controller"
         how = f"exited with 0 after SIGTERM, which its {kind} counts as done"
@@ -469,8 +471,8 @@ class PodReconciler:
         """When the machine of an attempt, or its container runtime, started again, if the attempt ended by that or before it."""
         if not attempt.has_ended or not attempt.is_known:
             return None
-        if untold_at := untold_until(seen.pod, attempt.restart):
-            return untold_at
+        if unreported_at := untold_until(seen.pod, attempt.restart):
+            return unreported_at
         node = self._view.node(str(mapping(seen.pod.get("spec")).get("nodeName", ""))) or {}
         created_at = seconds(metadata(node).get("creationTimestamp"))
         is_another = attempt.ended_at is None and created_at is not None and created_at > begun
@@ -627,19 +629,19 @@ class PodReconciler:
 
     def _news(self, name: str, node: NodeState) -> Notice | None:
         """An unrecorded notice of a node: its agent's, by the source's id, else from the node's conditions."""
-        told = self._view.told(name)
-        if told is not None and told.notice.kind == "interruption" and told.id not in node.notices:
-            return told.notice
+        found = self._view.notice_of(name)
+        if found is not None and found.notice.kind == "interruption" and found.id not in node.notices:
+            return found.notice
         return self._view.notice(name) if node.noticed_at is None else None
 
     def _notice(self, recorded: AttemptState, ended_at: float) -> Notice | None:
         """The notice of an attempt, if it got one before its end: also one whose signs have left the node since."""
         if recorded.node is None or recorded.noticed_at is None:
             return None
-        told = self._view.told(recorded.node)
-        if told is None:
+        found = self._view.notice_of(recorded.node)
+        if found is None:
             return self._view.notice(recorded.node)
-        return told.notice if told.at <= ended_at + _ROUNDED else None
+        return found.notice if found.at <= ended_at + _ROUNDED else None
 
     def _nodes_gone(self) -> None:
         gone = [node for name, node in self._state.nodes.items() if self._view.is_node_gone(name)]
@@ -683,9 +685,9 @@ class PodReconciler:
         """
         kind, namespace = self._state.meta.orchestrator, str(self._state.meta.arguments.get("namespace", ""))
         last = self._view.last_of_owner(kind, namespace, self._run.uid)
-        told = None if last is None else outcome_of(last)
-        if told is not None:
-            return told
+        outcome = None if last is None else outcome_of(last)
+        if outcome is not None:
+            return outcome
         tasks = self._state.tasks.values()
         are_all_good = bool(tasks) and all(task.status.is_good for task in tasks)
         makes_more = run_kind({"kind": kind}).retry in (Retry.STEP, Retry.TRIAL)
@@ -705,9 +707,7 @@ class PodReconciler:
         """End the tasks that Argo does not try again, whatever their budgets allow: of a driver or importer it alone decides."""
         paths = dict.fromkeys([*self._state.todo, *(path for _, path in self._state.timers)])
         tasks = [self._state.tasks[path] for path in paths if path in self._state.tasks]
-        for task in filter(
-            _awaits_another, tasks
-        ):  # not all tasks: a look at one pod of thousands asks for none of them
+        for task in filter(_awaits_another, tasks):  # not all tasks: a look at one pod of thousands needs none of them
             step = last_step(workflow, task.path)
             if step is not None and step.is_over:
                 self._end_task(task, is_good=step.is_good, words=step.message)

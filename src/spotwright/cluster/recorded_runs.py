@@ -164,7 +164,7 @@ class RecordedRuns:
                 f"cannot tell which pools new attempts skip: SpotPools: {why}",
             )
             return []
-        told = PoolsLeftOut(lambda: found).all(self._kubernetes.api.now(), namespaces)
+        pauses = PoolsLeftOut(lambda: found).all(self._kubernetes.api.now(), namespaces)
         self.pools_unknown = ""
         self.left_out = [
             {
@@ -175,7 +175,7 @@ class RecordedRuns:
                 "times": one.pause.times,
                 "since": one.pause.since,
             }
-            for one in told
+            for one in pauses
         ]
         return self.left_out
 

@@ -138,12 +138,12 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
 
 
 async def _tell_problem(watcher: Watcher, on_problem: Callable[[str], None]) -> None:
-    told = ""
+    reported = ""
     while True:
         problem = watcher.problems.get("store", "")
-        if problem != told:
+        if problem != reported:
             on_problem(problem)
-            told = problem
+            reported = problem
         await asyncio.sleep(_LOOK)
 
 

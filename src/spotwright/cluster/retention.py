@@ -167,7 +167,7 @@ class Retention:
         self.cut: Callable[[str, str], bool] = lambda *_: False
         """Cuts the recording of the largest run of a namespace, for a reason; false: none of its runs is active."""
         self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first unreported one, and how many
-        self._told_at: dict[str, float] = {}  # by namespace: when it heard of a cut
+        self._reported_at: dict[str, float] = {}  # by namespace: when it heard of a cut
         self._waiting: dict[KeptRecord, str] = {}  # what could not be archived at the last look, each with the reason
         self._until: dict[str, float] = {}  # what the objects say from which a recorder knows what was deleted
 
@@ -199,9 +199,9 @@ class Retention:
     async def tell_cuts(self) -> None:
         """Write an Event about the first run that was cut since the last one, for each namespace at most once a minute."""
         now = time.monotonic()
-        for namespace in [name for name in self._cuts if now >= self._told_at.get(name, -_MINUTE) + _MINUTE]:
+        for namespace in [name for name in self._cuts if now >= self._reported_at.get(name, -_MINUTE) + _MINUTE]:
             first, count = self._cuts.pop(namespace)
-            self._told_at[namespace] = now
+            self._reported_at[namespace] = now
             text = first if count == 1 else f"{first} (the first of {count} runs cut short)"
             await self._events.write(about_namespace(namespace), "RecordingCut", text, is_warning=True)
 
@@ -252,10 +252,10 @@ class Retention:
 
     def _untold(self, kept: Iterable[KeptRecord]) -> Iterator[KeptRecord]:
         """The growth of active runs since their objects last reported it."""
-        told: Counter[str] = Counter()
+        known: Counter[str] = Counter()
         for one in kept:
-            told[one.namespace] += one.size if one.ended_at is None else 0
-        for namespace, size in (self.shares.live - told).items():
+            known[one.namespace] += one.size if one.ended_at is None else 0
+        for namespace, size in (self.shares.live - known).items():
             yield KeptRecord(namespace, "", None, size)
 
     async def _delete(self, going: Sequence[tuple[KeptRecord, str]]) -> None:

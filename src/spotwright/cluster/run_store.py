@@ -75,9 +75,9 @@ class WorkloadRun:
     record: RunRecord
     state: RunState
     pending: list[Event]
-    require: Callable[[], None]  # raises Fenced once this process may not write any more
+    require: Callable[[], None]  # raises Fenced once this process may no longer write
     weighed: Callable[[WorkloadRun], None]  # called after it has grown
-    is_told: bool = True
+    is_shown: bool = True
     """Whether people see its current state, if that is shown beside its records."""
     size: int = 0
     """About how many bytes of memory its plan and its journal take."""
@@ -129,7 +129,7 @@ class WorkloadRun:
         self.require()
         events, self.pending = self.pending, []
         if events:
-            self.is_told = False
+            self.is_shown = False
             for first in range(0, len(events), self.record.at_once):
                 self.require()
                 self.record.append(events[first : first + self.record.at_once], self.state)
@@ -140,7 +140,7 @@ class WorkloadRun:
         """Show its current state. Raises as :meth:`commit`."""
         self.require()
         self.record.tell(self.state, now)
-        self.is_told = True
+        self.is_shown = True
 
     def weigh(self) -> int:
         """Estimate its size anew, while its journal is open. Returns how many bytes it has grown."""

@@ -56,7 +56,7 @@ __all__ = [
     "untold_until",
     "waits_for",
     "was_suspended",
-    "when_told",
+    "when_asked_to_stop",
     "why_never_starts",
 ]
 
@@ -129,20 +129,24 @@ class OwnersWord:
 
 
 def read_owners(
-    owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], told_at: float | None, *, is_deleted: bool = False
+    owners: Sequence[Mapping[str, Any]],
+    pod: Mapping[str, Any],
+    stop_asked_at: float | None,
+    *,
+    is_deleted: bool = False,
 ) -> OwnersWord:
-    """Read the owners of a pod, nearest first. ``told_at``: when the pod was asked to stop; later changes are irrelevant.
+    """Read the owners of a pod, nearest first. ``stop_asked_at``: when the pod was asked to stop; later changes are irrelevant.
 
     None: not through the API. Argo stops a pod by a signal to its containers, so its status counts then as well.
     ``is_deleted``: the pod was deleted, perhaps at an unknown moment.
     """
     made_at = seconds(mapping(pod.get("metadata")).get("creationTimestamp"))
-    stopped_at = told_at if told_at is not None or not is_deleted else made_at or 0.0
+    stopped_at = stop_asked_at if stop_asked_at is not None or not is_deleted else made_at or 0.0
     for index, owner in enumerate(owners):
         word = (
             _workflow(owner, pod)
             if run_kind(owner).retry is Retry.STEP
-            else _controller(owner, owners[index + 1 :], told_at, stopped_at)
+            else _controller(owner, owners[index + 1 :], stop_asked_at, stopped_at)
         )
         if word != OwnersWord():
             return word
@@ -150,12 +154,12 @@ def read_owners(
 
 
 def _controller(
-    owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], told_at: float | None, stopped_at: float | None
+    owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], stop_asked_at: float | None, stopped_at: float | None
 ) -> OwnersWord:
     """The status of a Job, JobSet or TrainJob: its conditions, its deletion, its suspension."""
     kind = text(owner.get("kind")) or "owner"
     for condition in mappings(mapping(owner.get("status")).get("conditions")):
-        if condition.get("status") != "True" or not _was_before(condition.get("lastTransitionTime"), told_at):
+        if condition.get("status") != "True" or not _was_before(condition.get("lastTransitionTime"), stop_asked_at):
             continue
         if condition.get("type") in _FAILING:
             reason = text(condition.get("reason"))
@@ -166,7 +170,7 @@ def _controller(
             )
         if condition.get("type") in _DONE:
             return OwnersWord(moved=f"its {kind} had succeeded")
-    if is_gone(owner) or _was_before(_deleted_at(owner), told_at):
+    if is_gone(owner) or _was_before(_deleted_at(owner), stop_asked_at):
         return _deleted(kind, above)
     how = "" if stopped_at is None else how_suspended((owner, *above), stopped_at)
     return OwnersWord(cancelled=how)
@@ -235,9 +239,9 @@ def how_suspended(owners: Sequence[Mapping[str, Any]], since: float) -> str:
     return f"its {text(found[-1].get('kind')) or 'owner'} was suspended{' by Kueue' if by_kueue else ''}"
 
 
-def _was_before(time: Any, told_at: float | None) -> bool:
+def _was_before(time: Any, stop_asked_at: float | None) -> bool:
     at = seconds(time)
-    return told_at is not None and at is not None and at <= told_at
+    return stop_asked_at is not None and at is not None and at <= stop_asked_at
 
 
 def _workflow(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> OwnersWord:
@@ -274,7 +278,7 @@ def how_shut_down(root: Mapping[str, Any]) -> str:
 _MAIN = "main"  # the user's container in KFP and Argo
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _NO_ERROR = ("ContainerCreating", "PodInitializing")  # reasons of a container that waits for its turn
-_SIGNALS = (137, 143)  # exit codes after SIGKILL and SIGTERM, whoever sent them
+_SIGNALS = (137, 143)  # exit codes after SIGKILL and SIGTERM, from any sender
 _ANSWERS_TO_A_STOP = (0, *_SIGNALS)
 _NO_COMMAND = (64, "failed to find name in PATH")  # Argo's emissary where the command does not exist (Argo 3.7.3)
 
@@ -294,7 +298,7 @@ class PodEnd:
     is_earlier: bool = False  # an end of an earlier restart: what the pod's status says now does not belong to it
     is_marked: bool = False  # Kubernetes marked it for disruption, which says who ended it
     is_deleted: bool = False  # its object is being deleted, or gone
-    told_at: float | None = None  # when Kubernetes asked it to stop; None: not asked, or unknown
+    stop_asked_at: float | None = None  # when Kubernetes asked it to stop; None: not asked, or unknown
     is_stopped: bool = False  # it ended because it was asked to stop, or was running when its object went
 
     @property
@@ -327,7 +331,7 @@ def read_pod(
         return _earlier_restart(main)
     ended = mapping(mapping(main.get("state")).get("terminated"))
     is_deleted = gone or bool(mapping(pod.get("metadata")).get("deletionTimestamp"))
-    told_at = when_told(pod)
+    stop_asked_at = when_asked_to_stop(pod)
     code, finished_at = _code(ended), seconds(ended.get("finishedAt"))
     end_of_main = _end_of(main, ended)
     init = tuple(_init_statuses(pod, status))
@@ -345,8 +349,10 @@ def read_pod(
         has_node=bool(mapping(pod.get("spec")).get("nodeName")),
         is_marked=transition(pod, "DisruptionTarget") is not None,
         is_deleted=is_deleted,
-        told_at=told_at,
-        is_stopped=_is_stopped(pod, told_at, finished_at, code) if ended else is_deleted or told_at is not None,
+        stop_asked_at=stop_asked_at,
+        is_stopped=_is_stopped(pod, stop_asked_at, finished_at, code)
+        if ended
+        else is_deleted or stop_asked_at is not None,
     )
 
 
@@ -417,7 +423,7 @@ def _no_command(ended: Mapping[str, Any]) -> str:
     return f"its command was not found: {message}" if _code(ended) == code and message.startswith(beginning) else ""
 
 
-def when_told(pod: Mapping[str, Any]) -> float | None:
+def when_asked_to_stop(pod: Mapping[str, Any]) -> float | None:
     """When the pod was asked to stop: marked for disruption, or deleted (its deadline less its grace period)."""
     metadata = mapping(pod.get("metadata"))
     deadline = seconds(metadata.get("deletionTimestamp"))
@@ -427,10 +433,10 @@ def when_told(pod: Mapping[str, Any]) -> float | None:
     return min((time for time in times if time is not None), default=None)
 
 
-def _is_stopped(pod: Mapping[str, Any], told_at: float | None, ended_at: float | None, code: int | None) -> bool:
+def _is_stopped(pod: Mapping[str, Any], stop_asked_at: float | None, ended_at: float | None, code: int | None) -> bool:
     """True if a pod with an exit code ended because it was asked to stop."""
-    if told_at is None or ended_at is None or ended_at != told_at:
-        return told_at is not None and (ended_at is None or ended_at > told_at)
+    if stop_asked_at is None or ended_at is None or ended_at != stop_asked_at:
+        return stop_asked_at is not None and (ended_at is None or ended_at > stop_asked_at)
     return code in _ANSWERS_TO_A_STOP or transition(pod, "DisruptionTarget") is not None
 
 
@@ -473,7 +479,7 @@ def signals_of(
     asked = was_stopped and not end.is_marked  # a mark on the pod says more than what its owners did next
     word = OwnersWord()
     if asked and not end.is_earlier:
-        word = read_owners(seen.owners, seen.pod, end.told_at, is_deleted=end.is_deleted)
+        word = read_owners(seen.owners, seen.pod, end.stop_asked_at, is_deleted=end.is_deleted)
     node = seen.node or {}
     if word.is_restart and end.exit_code is None and (seen.node_gone or _is_silent(node)):
         word = OwnersWord()  # the order never reached its node, which was lost before: its peers failed for that
@@ -530,7 +536,7 @@ def _restart_of_node(seen: LastSeen, end: PodEnd) -> str:
     """
     began = bound_at(seen.pod) if end.began_at is None else end.began_at
     is_untold = end.main.is_untold or _has_no_sandbox(seen.pod)
-    if began is None or not seen.node or (end.told_at is not None and not is_untold):
+    if began is None or not seen.node or (end.stop_asked_at is not None and not is_untold):
         return ""
     certain = dict(_certain_restarts(seen, began))
     if is_untold:

@@ -54,35 +54,39 @@ def pool_objects(
     objects: dict[str, dict[str, Any]] = {}
     for pool in pools.values():
         key = definition_of(pool)
-        told: dict[str, Any] = {"provider": pool.provider, "capacity": pool.capacity.value, "nodes": counts[pool.name]}
+        status: dict[str, Any] = {
+            "provider": pool.provider,
+            "capacity": pool.capacity.value,
+            "nodes": counts[pool.name],
+        }
         if pool.price is not None:
-            told["price"] = f"{format_money(pool.price)}/h"
-        objects[_name_of(pool.name, key, release)] = _object(pool.name, key, told, found.get(key, {}), now)
+            status["price"] = f"{format_money(pool.price)}/h"
+        objects[_name_of(pool.name, key, release)] = _object(pool.name, key, status, found.get(key, {}), now)
     for name, is_spot in {each.name: each.is_spot for each in seen if not each.is_configured}.items():
-        told = {"capacity": "spot" if is_spot else "on-demand", "nodes": counts[name]}
-        objects[_name_of(name, "", release)] = _object(name, "", told, {}, now)
+        status = {"capacity": "spot" if is_spot else "on-demand", "nodes": counts[name]}
+        objects[_name_of(name, "", release)] = _object(name, "", status, {}, now)
     for key in found.keys() - {each["spec"].get("key") for each in objects.values()}:
         name = next(iter(found[key].values())).pool
         objects[_name_of(name, key, release)] = _object(name, key, {}, found[key], now)
     return objects
 
 
-def _object(pool: str, key: str, told: dict[str, Any], found: Mapping[str, Finding], now: float) -> dict[str, Any]:
+def _object(pool: str, key: str, status: dict[str, Any], found: Mapping[str, Finding], now: float) -> dict[str, Any]:
     spec = {"pool": pool} | ({"key": key} if key else {})
     for_all = in_force({name: one for name, one in found.items() if now < one.pause.until}, "")
     if for_all is not None:
-        told["unavailableUntil"] = _moment(for_all.pause.until)
-        told["message"] = (
+        status["unavailableUntil"] = _moment(for_all.pause.until)
+        status["message"] = (
             "the provider has no capacity there" if for_all.is_said else "attempts of several namespaces got no node"
         )
     longest = sorted(found.items(), key=lambda each: (-each[1].pause.until, each[0]))[:_MOST_FOUND]
     if longest:
-        told["found"] = [
+        status["found"] = [
             {"namespace": namespace, "pool": one.pool, "said": one.is_said, "times": one.pause.times}
             | {"since": _moment(one.pause.since), "until": _moment(one.pause.until)}
             for namespace, one in longest
         ]
-    return {"spec": spec, "status": told}
+    return {"spec": spec, "status": status}
 
 
 def _name_of(pool: str, key: str, release: str) -> str:
@@ -150,7 +154,7 @@ class PoolObjects:
         if self._known is None:
             listed = await api.get(records_path(KIND, ""), {"labelSelector": f"{RELEASE_LABEL}={self._release}"})
             items = listed.get("items") or ()
-            self._known = {str(metadata(each)["name"]): _told(each) for each in items}
+            self._known = {str(metadata(each)["name"]): _status_of(each) for each in items}
         for name in self._known.keys() - wanted.keys():
             await _deleted(api, name)
             del self._known[name]
@@ -179,7 +183,7 @@ async def _deleted(api: Api, name: str) -> None:
             raise
 
 
-def _told(found: Mapping[str, Any]) -> dict[str, Any]:
+def _status_of(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"spec": found.get("spec") or {}, "status": found.get("status") or {}}
 
 

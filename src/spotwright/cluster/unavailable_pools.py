@@ -52,8 +52,8 @@ def definition_of(pool: Pool) -> str:
     By the name its provider speaks of it, so a name alone never says something of the pool of another namespace.
     """
     labels = [dict(each) for each in providers.labels_by_zone(pool)]
-    told = [pool.provider, pool.capacity, providers.pool_name(pool) or pool.name, labels]
-    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
+    parts = [pool.provider, pool.capacity, providers.pool_name(pool) or pool.name, labels]
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 class Finding(NamedTuple):
@@ -224,19 +224,19 @@ class PoolsLeftOut:
         The name of a pool that is skipped for all is the one that these namespaces use, and empty if none found it
         unavailable.
         """
-        told: list[LeftOut] = []
+        pauses: list[LeftOut] = []
         for key, found in self._read().items():
             live = {name: one for name, one in found.items() if now < one.pause.until}
             shown = {name: one for name, one in live.items() if namespaces is None or name in namespaces}
             for_all = in_force(live, "")
             if for_all is not None:
-                told.append(LeftOut(key, "", next((one.pool for one in shown.values()), ""), for_all.pause))
-            told += [
+                pauses.append(LeftOut(key, "", next((one.pool for one in shown.values()), ""), for_all.pause))
+            pauses += [
                 LeftOut(key, name, one.pool, one.pause)
                 for name, one in shown.items()
                 if for_all is None or one.pause.until > for_all.pause.until
             ]
-        return told
+        return pauses
 
 
 def _facts(
@@ -256,8 +256,8 @@ def _facts(
             )
             continue
         if found is not None:
-            told = found.arguments
-            namespace = str(told.get("namespace", "")), str(told.get(NAMESPACE_UID, ""))
+            arguments = found.arguments
+            namespace = str(arguments.get("namespace", "")), str(arguments.get(NAMESPACE_UID, ""))
             yield from ((namespace, found.pools, event) for event in found.events)
 
 

@@ -21,7 +21,7 @@ from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.bounded_json import TooManyValues, read_object
 from spotwright.cluster.marked_pods import pod_texts
-from spotwright.cluster.signals import LastSeen, signals_of, when_told
+from spotwright.cluster.signals import LastSeen, signals_of, when_asked_to_stop
 from spotwright.cluster.workloads import task_name
 from spotwright.kube.object_fields import controller_of, mapping, metadata, text, uid_of
 from spotwright.model.attempts import Cause
@@ -146,8 +146,8 @@ class PodEnds:
 
     async def _cause(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Cause | None:
         """Why a pod has ended, or is ending; None: it is active, or ended without spending a budget."""
-        is_told = when_told(pod) is not None
-        if not is_told and text(mapping(pod.get("status")).get("phase")) not in _ENDED:
+        is_stopping = when_asked_to_stop(pod) is not None
+        if not is_stopping and text(mapping(pod.get("status")).get("phase")) not in _ENDED:
             return None
         name = text(mapping(pod.get("spec")).get("nodeName"))
         node, is_known = None, False

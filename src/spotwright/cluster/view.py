@@ -20,7 +20,7 @@ from spotwright.kube.object_fields import mapping, mappings, metadata, seconds, 
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_resource
 from spotwright.notices.kubernetes_node import KubernetesSource
-from spotwright.notices.node_event import NAMESPACE, ToldNotice, notice_in, withdrawal_in
+from spotwright.notices.node_event import NAMESPACE, NodeNotice, notice_in, withdrawal_in
 from spotwright.notices.notice import Notice
 
 __all__ = [
@@ -383,9 +383,9 @@ class ClusterView:
             return False
         gang = _gang_of(pod)
         peers = {} if gang is None else self._unheard.get(gang, {})
-        return any(node != _node_of(pod) and not self._is_told(uid) for uid, node in peers.items())
+        return any(node != _node_of(pod) and not self._is_end_reported(uid) for uid, node in peers.items())
 
-    def _is_told(self, uid: str) -> bool:
+    def _is_end_reported(self, uid: str) -> bool:
         """Whether a running pod is to end while its node does not report: no more news of it will come."""
         pod = self.pods.get(uid)
         return pod is None or (self.is_cut_off(pod) and self.is_settled(pod))
@@ -408,16 +408,18 @@ class ClusterView:
         source = self._notices.setdefault(name, KubernetesSource(lambda: _announcing(self.node(name))))
         return source.poll(0.0)
 
-    def told(self, name: str) -> ToldNotice | None:
+    def notice_of(self, name: str) -> NodeNotice | None:
         """The latest notice from a node's agent, unless it was withdrawn.
 
         None for notices about an earlier node of the same name.
         """
         made_at = seconds(metadata(self.node(name) or {}).get("creationTimestamp"))
         withdrawn = self.withdrawn(name)
-        found = [told for event in self.events_of(name) if (told := notice_in(event)) is not None]
-        valid = (told for told in found if made_at is None or told.at >= made_at)
-        return max((told for told in valid if told.id not in withdrawn), key=lambda told: told.at, default=None)
+        found = [notice for event in self.events_of(name) if (notice := notice_in(event)) is not None]
+        valid = (notice for notice in found if made_at is None or notice.at >= made_at)
+        return max(
+            (notice for notice in valid if notice.id not in withdrawn), key=lambda notice: notice.at, default=None
+        )
 
     def withdrawn(self, name: str) -> Collection[str]:
         """The ids of the notices of a node that were withdrawn."""

@@ -59,7 +59,7 @@ _NAMESPACES = Resource("/api/v1", "namespaces")
 _LOG = logging.getLogger(__name__)
 _DISCOVERS = 20.0  # seconds between two questions for kinds that are not served yet, which take up to 10
 _LISTS = 8  # namespaces and kinds that are listed at once, of namespaces that were entered
-_GONE = 3  # questions in a row after which a kind that is not served any more counts as gone with all of its objects
+_GONE = 3  # requests in a row after which a kind that is no longer served counts as deleted with all its objects
 _REFUSALS = (*FORBIDDEN, 404)  # answers that do not pass by themselves
 
 
@@ -297,8 +297,8 @@ class Streams:
         async with self._lists:
             async for change in mirror.catch_up(namespace):
                 await self._queue.put((stream, change, None), namespace, partial(mirror.is_current, change))
-        told = Change(ChangeKind.SYNCED, {"metadata": {"namespace": namespace}})
-        await self._queue.put((stream, told, asyncio.current_task()), namespace)
+        synced = Change(ChangeKind.SYNCED, {"metadata": {"namespace": namespace}})
+        await self._queue.put((stream, synced, asyncio.current_task()), namespace)
 
     def leave(self, namespace: str) -> None:
         """Forget the objects of a namespace that is no longer enabled."""
@@ -490,7 +490,7 @@ class Streams:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except Exception as error:  # noqa: BLE001  # ends whoever waits for changes, because this task's result is not read
+        except Exception as error:  # noqa: BLE001  # wakes the consumer, because this task's result is not read
             await self._queue.put((Stream("kinds"), error, None))
 
 

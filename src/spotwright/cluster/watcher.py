@@ -102,7 +102,7 @@ class Watcher:
             on_defect=on_defect,
             unseen=self._unseen,
         )
-        self._on_watched, self._told = on_watched, Watched()
+        self._on_watched, self._published = on_watched, Watched()
         self._costly: set[str] = set()  # namespaces that are set aside
         self._closing: dict[str, float] = {}  # deleted namespaces, and when all of their changes have surely come
         self._has_taken_up = False
@@ -170,8 +170,8 @@ class Watcher:
         now = self.watched
         if self._node_events.since is None:
             self._view.drop_node_events()
-        if now != self._told:
-            self._told = now
+        if now != self._published:
+            self._published = now
             self._on_watched(now)
 
     # One change

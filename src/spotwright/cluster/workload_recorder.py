@@ -163,7 +163,7 @@ class WorkloadRecorder:
                 self._note_pods(uid, self._store.open_again(record, self._now()))
         except Fenced:
             raise
-        except RecordGone as error:  # it starts over if its workload is there
+        except RecordGone as error:  # it is recorded again if its workload exists
             _LOG.warning("%s", error)
             self._store.unopened.pop(uid, None)
         except SpotwrightError as error:
@@ -356,7 +356,7 @@ class WorkloadRecorder:
         Recording waits meanwhile, so a slow API server gets fewer at once.
         """
         ends = time.monotonic() + _TELLING
-        for uid in [uid for uid, run in self._store.runs.items() if not run.is_told][:most]:
+        for uid in [uid for uid, run in self._store.runs.items() if not run.is_shown][:most]:
             with self._setting_aside(uid):
                 run = self._store.runs.pop(uid)
                 self._store.runs[uid] = run  # the others come first the next time
@@ -408,7 +408,7 @@ class WorkloadRecorder:
             self._refuse(uid)
             _LOG.warning("cannot watch workload %s: %s", uid, error)
             self._store.cut_refused(uid, error, self._now())
-        except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others, for ever
+        except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others
             self._refuse(uid)
             self._store.forget(uid)
             _LOG.exception("workload %s is no longer watched, because of a defect in Spotwright", uid)

@@ -116,7 +116,7 @@ def plain(node: Node) -> Any:
 
 _SHOWN = 10
 _ENOUGH = (
-    100  # problems after which reading stops: such a file is not a configuration, and finding close names takes time
+    100  # problems after which reading stops: such a file is not a configuration, and finding similar names takes time
 )
 _PLAIN_KEY = re.compile(r"[\w/*.-]+")
 _LONGEST = 60  # characters of a user's text that a message repeats

@@ -144,7 +144,7 @@ class Follower:
     def look(self) -> bool:
         """Record the server's present status. Returns whether the run has ended."""
         try:
-            told = self._ask()
+            answer = self._ask()
         except NoSuchThing:
             self._recorder.finish(RunStatus.FAILED, _DELETED, time.time())
             self.commit()
@@ -153,30 +153,30 @@ class Follower:
             took = time.time() - self._away_since
             self.add(NoteAdded(time.time(), text=f"the server answers again after {took:.0f}s"))
             self._away_since = None
-        if told.workflow is None and not self._server.has_workflows:
+        if answer.workflow is None and not self._server.has_workflows:
             self.note(_NO_WORKFLOW)
-        self._note_cancel(told)
-        details = (told.run.get("run_details") or {}).get("task_details") or ()
-        nodes = nodes_of_details(details) if told.workflow is None else nodes_of_workflow(told.workflow)
+        self._note_cancel(answer)
+        details = (answer.run.get("run_details") or {}).get("task_details") or ()
+        nodes = nodes_of_details(details) if answer.workflow is None else nodes_of_workflow(answer.workflow)
         if self._recorder.pods is not None:
-            self._look_at_pods(self._recorder.pods, told.workflow)
+            self._look_at_pods(self._recorder.pods, answer.workflow)
         seen = seen_tasks(nodes)
         self._recorder.record(seen, time.time(), self._server.ahead)
         self._note_hold_up(nodes)
-        ended = _ENDED.get(str(told.run.get("state", "")))
+        ended = _ENDED.get(str(answer.run.get("state", "")))
         if ended is not None:
             self._read_outputs(seen)
             self._note_earlier_results()
-            self._finish(ended, told, seen)
+            self._finish(ended, answer, seen)
         self.commit()
         return ended is not None
 
     def _note_hold_up(self, nodes: Sequence[Node]) -> None:
         now = time.time()
         has_pods = self._recorder.pods is not None and self._recorder.pods.are_any
-        told = hold_up(nodes, now - self.state.started_at, now + self._server.ahead, has_pods=has_pods)
-        if told:
-            self.note(told)
+        reason = hold_up(nodes, now - self.state.started_at, now + self._server.ahead, has_pods=has_pods)
+        if reason:
+            self.note(reason)
         if self._recorder.pods is not None:
             for text in self._recorder.pods.held_up(now + self._server.ahead, SILENT):
                 self.note(text)
@@ -191,9 +191,9 @@ class Follower:
         return self._recorder.pods is not None and not self._recorder.pods.are_any
 
     def _look_at_pods(self, pods: PodsSeen, workflow: Mapping[str, Any] | None) -> None:
-        told = str(((workflow or {}).get("metadata") or {}).get("namespace") or self._run.login.namespace)
-        pods.look(told or _USUAL)
-        if pods.trouble and told:
+        namespace = str(((workflow or {}).get("metadata") or {}).get("namespace") or self._run.login.namespace)
+        pods.look(namespace or _USUAL)
+        if pods.trouble and namespace:
             self.note(f"the run's pods and their nodes cannot be read: {pods.trouble}")
 
     def leave(self, why: str) -> None:
@@ -203,12 +203,12 @@ class Follower:
             self.add(EngineDetached(time.time(), why=why))
             self.commit()
 
-    def _ask(self) -> _Told:
+    def _ask(self) -> _Answer:
         try:
-            return _Told(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
+            return _Answer(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
         except LoginRefused:
             self._server.log_in_again()  # a token may have expired, and its file been renewed
-            return _Told(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
+            return _Answer(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
 
     def cancelled(self) -> None:
         """Record that the user cancelled the run; the caller asks the server for its end."""
@@ -216,16 +216,16 @@ class Follower:
             self.add(CancelRequested(time.time()))
             self.commit()
 
-    def _note_cancel(self, told: _Told) -> None:
+    def _note_cancel(self, answer: _Answer) -> None:
         """Record a cancellation: by another process here, or as the server reports it.
 
         At its end KFP says FAILED of such a run, and its history leaves out CANCELING. What stays is how the backend ends a
         Workflow: with ``activeDeadlineSeconds: 0`` (``execution_spec.go``, ``GetTerminatePatch``; seen on 2.16.1).
         """
         asked = "cancel" in self._journal.take_requests()
-        history = told.run.get("state_history") or ()
-        states = {str(told.run.get("state", "")), *(str(each.get("state", "")) for each in history)}
-        was_ended = ((told.workflow or {}).get("spec") or {}).get("activeDeadlineSeconds") == 0
+        history = answer.run.get("state_history") or ()
+        states = {str(answer.run.get("state", "")), *(str(each.get("state", "")) for each in history)}
+        was_ended = ((answer.workflow or {}).get("spec") or {}).get("activeDeadlineSeconds") == 0
         if (asked or was_ended or states & {"CANCELING", "CANCELED"}) and not self.state.cancelling:
             self.add(CancelRequested(time.time()))
 
@@ -260,9 +260,9 @@ class Follower:
             names = f"{', '.join(missing[:_NAMED])}{more}"
             self.note(f"KFP used an earlier result for {names}, and {whose} outputs are unknown here{where}")
 
-    def _finish(self, ended: RunStatus, told: _Told, seen: Mapping[str, SeenTask]) -> None:
-        run, why = told.run, ""
-        status = (told.workflow or {}).get("status") or {}
+    def _finish(self, ended: RunStatus, answer: _Answer, seen: Mapping[str, SeenTask]) -> None:
+        run, why = answer.run, ""
+        status = (answer.workflow or {}).get("status") or {}
         at = next((at for each in (status.get("finishedAt"), run.get("finished_at")) if (at := seconds(each))), None)
         if ended is RunStatus.FAILED and self.state.cancelling:
             ended = RunStatus.CANCELLED
@@ -299,7 +299,7 @@ def _first_pod_failed(seen: Mapping[str, SeenTask]) -> str:
     return (driver.tries[-1].message if driver.tries else "") or driver.node.message
 
 
-class _Told(NamedTuple):
+class _Answer(NamedTuple):
     """A server's status of a run: v2beta1's answer, and its Workflow where v1beta1 has one."""
 
     run: dict[str, Any]

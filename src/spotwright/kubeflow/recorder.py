@@ -127,7 +127,9 @@ class PodsSeen:
             self._nodes[name] = self._read(object_path("v1", "Node", name), {})
             self._gone.discard(name)
         except ApiFailed as error:
-            if error.status == 403:  # who may read pods of a namespace may often not read nodes, which belong to none
+            if (
+                error.status == 403
+            ):  # callers who may read a namespace's pods often may not read nodes, which are cluster-wide
                 self.trouble = self._no_nodes = str(error)
                 return
             if error.status != 404:
@@ -438,11 +440,11 @@ class Recorder:
 
     def _signals(self, node: Node, *, has_succeeded: bool) -> Signals:
         """The signals of an end: of its pod and machine if Kubernetes showed them, else Argo's status."""
-        told = signals_of(node, cancelled=self._state.cancelling)
+        argo = signals_of(node, cancelled=self._state.cancelling)
         seen = None if self.pods is None else self.pods.signals(node.name)
         if seen is None or (has_succeeded and not has_work_left(seen.progress)):
-            return told
-        return seen._replace(cancelled=told.cancelled, timed_out=seen.timed_out or told.timed_out)
+            return argo
+        return seen._replace(cancelled=argo.cancelled, timed_out=seen.timed_out or argo.timed_out)
 
 
 def _ended_early(attempt: AttemptState) -> bool:

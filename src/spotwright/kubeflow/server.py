@@ -131,12 +131,12 @@ def _error_message(body: Any) -> str | None:
     """The server's message; ``None`` if it is not KFP's answer."""
     text = body.decode("utf-8", errors="replace") if isinstance(body, bytes) else str(body or "")
     try:
-        told = json.loads(text)
+        answer = json.loads(text)
     except ValueError:
         return None
-    if not isinstance(told, dict) or not {"error", "message", "error_message"} & told.keys():
+    if not isinstance(answer, dict) or not {"error", "message", "error_message"} & answer.keys():
         return None
-    words = str(told.get("message") or told.get("error") or told.get("error_message") or "")
+    words = str(answer.get("message") or answer.get("error") or answer.get("error_message") or "")
     return " ".join(words.split())[:_LONGEST]
 
 
@@ -356,8 +356,8 @@ class KfpServer:
             named = ""
         else:
             self.namespace, self.login = "", self.login._replace(namespace="")
-        told = _VERSION.match(str(health.get("tag_name", "")))
-        return Health(told[1] if told else "", named)
+        version = _VERSION.match(str(health.get("tag_name", "")))
+        return Health(version[1] if version else "", named)
 
     # -- what runs are started from
 
@@ -527,7 +527,7 @@ class KfpServer:
                 return request()
         except (ApiException, HTTPError) as error:
             raise failure_of(self.host, error) from error
-        except AttributeError as error:  # its REST client decodes the body of an error of TLS, which has none
+        except AttributeError as error:  # its REST client decodes the body of a TLS error, which has none
             if isinstance(error.__context__, ApiException):
                 raise failure_of(self.host, error.__context__) from error
             raise

@@ -328,9 +328,9 @@ def signals_of(node: Node, *, cancelled: bool = False) -> Signals:
     """The signals of an ended try. ``cancelled``: the run was cancelled before."""
     if node.phase == "Succeeded":
         return Signals(exit_code=0, outputs_complete=True, phase=node.phase)
-    told = _EXIT.search(node.message)
-    code = int(told[2]) if told else node.exit_code
-    main = ContainerEnd("main", code, reason=told[1]) if told else None
+    exit_text = _EXIT.search(node.message)
+    code = int(exit_text[2]) if exit_text else node.exit_code
+    main = ContainerEnd("main", code, reason=exit_text[1]) if exit_text else None
     return Signals(
         exit_code=code,
         cancelled=cancelled,

@@ -320,9 +320,9 @@ class NodeEvents:
     def tell(self, notice: Notice | None) -> None:
         """Post a notice (or, with ``None``, its withdrawal) from a background thread."""
         before, self._last = self._last, notice
-        make, told = (withdrawal_of, before) if notice is None else (event_of, notice)
-        if told is not None:
-            threading.Thread(target=self._post, args=(told, make), name="spotwright-event", daemon=True).start()
+        make, posted = (withdrawal_of, before) if notice is None else (event_of, notice)
+        if posted is not None:
+            threading.Thread(target=self._post, args=(posted, make), name="spotwright-event", daemon=True).start()
 
     def _post(self, notice: Notice, make: _MakeEvent) -> None:
         from http.client import HTTPException  # here and below: few agents post to Kubernetes

@@ -120,7 +120,7 @@ def _pools(runs: KeptRuns, _question: _Question) -> dict[str, Any]:
         return runs.pools
     problems: list[Problem] = []
     document = pools(_readers(runs.source, now - _DAY, problems, by_end=True), now)
-    runs.pools = {**document, **_told(problems)}
+    runs.pools = {**document, **_problems_of(problems)}
     runs.pools_until = time.time() + max(_POOLS_EVERY, _POOLS_SHARE * (time.time() - now))
     return runs.pools
 
@@ -138,7 +138,7 @@ def _totals(runs: KeptRuns, question: _Question) -> dict[str, Any]:
         for reader in _readers(runs.source, since, problems)
         if (costs := _account_of(reader, problems)) is not None
     )
-    return {**totals_document(found, since), **_told(problems)}
+    return {**totals_document(found, since), **_problems_of(problems)}
 
 
 def _account_of(reader: RunReader, problems: list[Problem]) -> Account | None:
@@ -229,7 +229,7 @@ def _report(folder: Path) -> dict[str, Any] | None:
     return report
 
 
-def _told(problems: list[Problem]) -> dict[str, Any]:
+def _problems_of(problems: list[Problem]) -> dict[str, Any]:
     return {"problems": [{"run": each.run, "message": each.message} for each in problems]}
 
 
@@ -300,8 +300,8 @@ def _changes(run: KeptRun, question: _Question) -> dict[str, Any]:
     looks = [(last, changes) for first, last, changes in run.looks if last > after]
     if after < run.seq and (not looks or run.looks[0][0] > after):
         return {**place, "reset": True, "looks": []}
-    told = run.head_after(_number(question, "head") or 0)
-    return {**place, **told, "looks": [{"seq": last, **changes} for last, changes in looks]}
+    head = run.head_after(_number(question, "head") or 0)
+    return {**place, **head, "looks": [{"seq": last, **changes} for last, changes in looks]}
 
 
 def _graph(run: KeptRun, question: _Question) -> dict[str, Any]:

@@ -234,16 +234,16 @@ def _evidence(state: RunState, attempt: AttemptState, seen: _Seen) -> Iterator[d
     ending = Ending(attempt.cause or Cause.LOST, "", recorded)
     decided = deciding(ending)
     sign = recorded.get("sign") if "sign" in decided else None
-    told: set[str] = set()
+    listed: set[str] = set()
     for name, value in signals._asdict().items():
         if value == Signals._field_defaults[name]:
             continue
         for each in value if isinstance(value, tuple) and name != "missing_outputs" else [value]:
             is_sign = sign is not None and _says(each, name, str(sign))
-            told.update([name], ["sign"] if is_sign else [])
+            listed.update([name], ["sign"] if is_sign else [])
             yield _signal(state, attempt, seen, name, _shown(each), decided=name in decided or is_sign)
     for name, value in recorded.items():  # what the rules read from several signals together
-        if name not in told and value != Signals._field_defaults.get(name):
+        if name not in listed and value != Signals._field_defaults.get(name):
             yield _signal(state, attempt, seen, name, value, decided=name in decided)
 
 
@@ -447,6 +447,6 @@ def history(
                 continue
             if len(rows) == limit:
                 return {"rows": rows, "next": rows[-1]["seq"]}
-            told = _event(reader.state, seq, event)
-            rows.append({**told, "task": event.task, "attempt": event.attempt})
+            row = _event(reader.state, seq, event)
+            rows.append({**row, "task": event.task, "attempt": event.attempt})
     return {"rows": rows, "next": None}

@@ -187,7 +187,7 @@ class RunColumns:
         self._state, self._now = state, now
         concern_all = any(isinstance(event, _OF_ALL) for event in events)
         if concern_all:
-            self._capacities.clear()  # a new plan may describe pools anew
+            self._capacities.clear()  # a new plan may describe pools differently
             for row, path in enumerate(self._retired_rows):
                 self._set_task(row, state.retired[path])
         new = self._number_new()
@@ -255,8 +255,8 @@ class RunColumns:
 
     def _nodes_in(self, events: Sequence[Event]) -> Iterator[NodeState]:
         """The nodes that events name: the machines that have these names, and those that had them before."""
-        told = (event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn)))
-        names = dict.fromkeys(told)
+        named = (event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn)))
+        names = dict.fromkeys(named)
         if names:
             yield from (node for node in self._state.former_nodes if node.name in names)
         yield from map(self._state.nodes.__getitem__, names)
@@ -408,7 +408,7 @@ class _Table:
         self.rows: list[tuple[Any, ...]] = []
         self.words: dict[str, dict[_Word, int]] = {name: {} for name in words}
         self._changed: dict[int, None] = {}
-        self._told = dict.fromkeys(self.words, 0)  # how many words were given out, by column
+        self._given = dict.fromkeys(self.words, 0)  # how many words were given out, by column
 
     def word(self, name: str, word: _Word | None) -> int:
         """The index of a word; -1 for ``None``, an empty text and an empty list."""
@@ -436,8 +436,8 @@ class _Table:
         """The words and rows that are new or changed since the last call; ``None`` without any."""
         if not self._changed:
             return None
-        words = {name: list(islice(of, self._told[name], None)) for name, of in self.words.items()}
-        self._told = {name: len(of) for name, of in self.words.items()}
+        words = {name: list(islice(of, self._given[name], None)) for name, of in self.words.items()}
+        self._given = {name: len(of) for name, of in self.words.items()}
         rows = {row: list(self.rows[row]) for row in self._changed}
         self._changed = {}
         return {"seq": seq, "words": {name: new for name, new in words.items() if new}, "rows": rows}

@@ -35,9 +35,9 @@ _AT_ONCE = 0.6  # seconds in which an answer reads lines that are not there yet;
 _FIRST = 50  # runs, the newest, that are read before a filter or an order is answered
 _MOST = 500  # lines in one answer
 _MOST_PROBLEMS = 20
-_PAUSE = 1.0  # seconds at least between two readings of a run that goes on, while it is viewed
+_PAUSE = 1.0  # seconds at least between two reads of an active run, while it is viewed
 _PAUSE_UNSEEN = 10.0
-_SHARE = 10.0  # a run that goes on is read again after so many times the time that it took
+_SHARE = 10.0  # an active run is read again after so many times the duration of the read
 _LOOKED = 15.0  # seconds after the last look at the list in which runs that go on are read again
 
 _SORTED = (
@@ -109,7 +109,7 @@ class RunIndex:
         self._listed: Sequence[RunName] | None = None  # the list as the source gave it
         self._names: Sequence[RunName] = ()
         self._missing: dict[str, RunName] = {}  # runs without a line, or with an old one, newest first
-        self._lineless: set[str] = set()  # those of them without any
+        self._lineless: set[str] = set()  # the ones without a line
         self._read: dict[str, tuple[float, float]] = {}  # when a run was read last, and how long that took
         self._looked_at = -_LOOKED
 
@@ -256,7 +256,7 @@ class RunIndex:
         stamp = run.stamp
         try:
             line = self._line(name)
-            told = json.dumps(line), 0, *_row(line)
+            columns = json.dumps(line), 0, *_row(line)
             if line.get("driven"):
                 stamp = ""  # its engine may end without a word in the journal
         except UnknownRun:  # it was deleted meanwhile
@@ -265,11 +265,11 @@ class RunIndex:
             self._names = [each for each in self._names if each.name != name]
             return
         except (SpotwrightError, OSError) as error:
-            told = _problem_row(run, str(error))
+            columns = _problem_row(run, str(error))
         except Exception:  # noqa: BLE001  # one run, whatever its files say, must not hide all others
             _LOG.exception("run %s cannot be read", name)
-            told = _problem_row(run, f"run {name} cannot be read: see the page's terminal for details")
-        row = (name, run.made_at, stamp, *told)
+            columns = _problem_row(run, f"run {name} cannot be read: see the page's terminal for details")
+        row = (name, run.made_at, stamp, *columns)
         marks = ",".join("?" * _COLUMNS)
         self._do(lambda db: db.execute(f"INSERT OR REPLACE INTO runs VALUES ({marks})", row))  # noqa: S608  # marks
         now = time.monotonic()

@@ -33,12 +33,10 @@ _FOLLOWED = 5.0
 from their starts, so those that are followed may be half as many more."""
 _LARGE_RUN = 10_000  # events that take a tenth of a second
 _LOOK_EVERY = 0.22  # seconds between looks at a run: its changes are sent at most four times a second
-_HEAD_EVERY = (
-    1.0  # seconds between heads of a run that goes on, and of a large one as many times as long as it takes to make
-)
+_HEAD_EVERY = 1.0  # seconds between heads of an active run; of a large one, so many times the duration of making it
 _HEAD_SHARE = 10.0
 _LARGE = 2000  # attempts: above it the head does not wait for the account unless costs are requested
-_LARGE_EVERY = 60.0  # seconds between accounts of a large run that goes on
+_LARGE_EVERY = 60.0  # seconds between accounts of a large active run
 _KEPT_LOOKS = 500  # two minutes of changes: a window that was away for longer loads again
 
 
@@ -221,9 +219,9 @@ class KeptRuns:
         One that goes on is kept, so that it is not folded from its start again and again, and a large one where there is room:
         readers of the list may open it.
         """
-        told = self.source.line(name)
-        if told is not None:
-            return told
+        line = self.source.line(name)
+        if line is not None:
+            return line
         if name in self._runs:
             return self.run(name).line
         run = self._opened(name)
@@ -289,8 +287,8 @@ class KeptRuns:
         if changes is None:
             run.begin_again()
         else:
-            told = {kind: delta for kind, delta in changes._asdict().items() if delta is not None}
-            run.looks.append((before, run.seq, told))
+            changed = {kind: delta for kind, delta in changes._asdict().items() if delta is not None}
+            run.looks.append((before, run.seq, changed))
             del run.looks[:-_KEPT_LOOKS]
 
 

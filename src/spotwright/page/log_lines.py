@@ -471,7 +471,7 @@ class LogsInOrder:
 
 _MOST_LOGS = 200  # that are shown one after the other
 _MOST_KEPT = 1000  # logs whose blocks are known
-_LISTED_FOR = 1.0  # seconds: a run that goes on may have new attempts by then
+_LISTED_FOR = 1.0  # seconds: an active run may have new attempts by then
 
 
 class RunLogs:

@@ -27,7 +27,7 @@ _LISTED = 1.0  # seconds for which a list is kept, at least
 _SHARE = 20.0  # and so many times the time that it took
 _LISTED_CLUSTER = 2.0
 _LONGEST = 255  # bytes of a file's name
-_TRIES = 4  # of a lost connection, 1.4 seconds: the page asks again by itself
+_TRIES = 4  # after a lost connection, 1.4 seconds: the page retries by itself
 
 
 class RunName(NamedTuple):

@@ -26,7 +26,7 @@ ANSWER = struct.Struct(">IHBI")
 """Before an answer: the number of its question, an HTTP status, 1 where the body is compressed with gzip, its length."""
 
 _LONGEST = 120.0  # seconds that an answer may take; a worker that takes longer hangs, and is ended
-_ENDING = 2.0  # seconds until a worker is killed that does not end by itself
+_ENDING = 2.0  # seconds until a worker that does not end is killed
 _WAITING = 200  # questions to one worker that wait; more are refused: a client asks faster than can be read
 
 

@@ -278,7 +278,7 @@ FIRST_PAUSE = 300.0
 CEILING = 3600.0
 """The longest pause in seconds."""
 
-_FORGOTTEN = 4 * CEILING  # seconds after a pause: then an attempt that waits in vain is the first one again
+_FORGOTTEN = 4 * CEILING  # seconds after a pause: then an attempt without a node counts as the first again
 
 
 class Pause(NamedTuple):

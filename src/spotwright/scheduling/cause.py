@@ -100,10 +100,10 @@ def _ended_early(s: Signals) -> Ending | None:
     """Exit 0 with work left, after a request to stop: the cause is that of the request. Without one, the code chose its end."""
     if _exit_code(s) != 0 or s.progress is None or not has_work_left(s.progress):
         return None
-    told = next((ending for rule in _STOPS if (ending := rule(s)) is not None), None)
-    if told is None:
+    request = next((ending for rule in _STOPS if (ending := rule(s)) is not None), None)
+    if request is None:
         return None
-    return Ending(told.cause, f"{told.why}, with work left", {**told.evidence, "progress": s.progress})
+    return Ending(request.cause, f"{request.why}, with work left", {**request.evidence, "progress": s.progress})
 
 
 def _succeeded(s: Signals) -> Ending | None:
@@ -257,7 +257,7 @@ def _disrupted(s: Signals) -> Ending | None:
     return None
 
 
-# Row 5: errors. The node lives, and nobody else ended the attempt
+# Row 5: errors. The node lives, and no other component ended the attempt
 
 
 def _out_of_memory(s: Signals) -> Ending | None:

@@ -51,7 +51,7 @@ def test_what_people_are_shown_is_written_bit_by_bit(tmp_path: Path, served: tup
     server.asked.clear()
     made.made.recorder.tell_people(RUNS)
     assert len(asked(server, "PATCH")) == 1
-    while any(not run.is_told for run in made.made.store.runs.values()):
+    while any(not run.is_shown for run in made.made.store.runs.values()):
         made.made.recorder.tell_people(RUNS)
     assert len(asked(server, "PATCH")) == RUNS
 

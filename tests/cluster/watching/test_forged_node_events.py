@@ -111,7 +111,7 @@ def test_a_policy_that_comes_later_proves_only_what_is_written_under_it(tmp_path
         await made.until(lambda: made.watcher.watched.kinds[watch_streams.ABOUT_NODES] == "watched", "the policy")
         assert await end(made, "second") is Cause.FAILED
         install(made)  # now it was written under the policy: what had been passed over is read again
-        await made.until(lambda: made.watcher._view.told("n1"), "the notice")
+        await made.until(lambda: made.watcher._view.notice_of("n1"), "the notice")
         assert await end(made, "third") is Cause.INTERRUPTED
 
     day(tmp_path / "state", test)
@@ -122,9 +122,9 @@ def test_without_the_policy_no_event_is_believed_any_more(tmp_path: Path) -> Non
         install(made)
         say(made, OF_AGENT)
         await made.start_with_a_running_job("beside")
-        await made.until(lambda: made.watcher._view.told("n1"), "the notice")
+        await made.until(lambda: made.watcher._view.notice_of("n1"), "the notice")
         made.server.delete(f"{REGISTERED}/validatingadmissionpolicybindings", NAME)
-        await made.until(lambda: not made.watcher._view.told("n1"), "it is forgotten")
+        await made.until(lambda: not made.watcher._view.notice_of("n1"), "it is forgotten")
         assert await end(made) is Cause.FAILED
 
     day(tmp_path / "state", test)
