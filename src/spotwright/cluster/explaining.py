@@ -210,7 +210,7 @@ def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namesp
     pods = [found] if kind == "Pod" else _pods(kubernetes, where, reader)
     if kind != "Pod" and not pods:
         notes.append(f"no attempt of {kind} {name} waits or runs now")
-    return _explained(kubernetes, runs, f"{kind} {where}/{name}", reader, pods, notes)
+    return _answer(kubernetes, runs, f"{kind} {where}/{name}", reader, pods, notes)
 
 
 def _of_a_run(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: str) -> dict[str, Any]:
@@ -228,10 +228,10 @@ def _of_a_run(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: 
         notes.append(
             f"no attempt waits or runs now{so}; spotwright show {reader.folder.name} --cluster lists all attempts"
         )
-    return _explained(kubernetes, runs, reader.state.meta.pipeline, reader, pods, notes)
+    return _answer(kubernetes, runs, reader.state.meta.pipeline, reader, pods, notes)
 
 
-def _explained(
+def _answer(
     kubernetes: Kubernetes,
     runs: RecordedRuns,
     what: str,
