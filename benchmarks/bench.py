@@ -1,4 +1,4 @@
-"""What every line of the benchmark shares: a folder of its own, a clean environment, the inputs, and processes that end.
+"""The shared part of every line of the benchmark: a separate folder, a clean environment, the inputs, and processes that end.
 
 Bytecode goes to the benchmark's own folder, so that a first run measures the same as a later one, whatever the environment
 says about writing it.
@@ -36,12 +36,12 @@ pools:
 
 
 class BenchmarkError(Exception):
-    """Something could not be measured; the text says what."""
+    """A measurement failed; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A process that has ended well: its wall time in seconds and what it wrote to its result file."""
+    """A process that ended well: its wall time in seconds and the content of its result file."""
 
     seconds: float
     result: Mapping[str, Any]
@@ -90,16 +90,16 @@ class Bench:
         return path
 
     def new_folder(self, name: str, *, in_memory: bool = False) -> Path:
-        """A folder that nothing has used."""
+        """An unused folder."""
         self._count += 1
         path = (self.memory if in_memory else self.folder) / f"{name}-{self._count}"
         path.mkdir()
         return path
 
     def run(self, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> Done:
-        """Run a process to its end. ``RESULT`` in the command stands for the file that it writes JSON to.
+        """Run a process to its end. ``RESULT`` in the command is replaced by the file that it writes JSON to.
 
-        Raises :class:`BenchmarkError` with the end of what it printed when it fails.
+        Raises :class:`BenchmarkError` with its last output when it fails.
         """
         folder = self.new_folder("process")
         result, log = folder / "result.json", folder / "log.txt"
@@ -123,7 +123,7 @@ class Bench:
         return Done(seconds, json.loads(result.read_text()) if result.exists() else {})
 
     def start(self, command: Sequence[str | Path], terminal: int | None = None) -> subprocess.Popen[bytes]:
-        """Start a process that the caller ends; what it says goes to the terminal, if there is one."""
+        """Start a process that the caller ends; its output goes to the terminal, if there is one."""
         output = subprocess.DEVNULL if terminal is None else terminal
         return subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
@@ -133,8 +133,8 @@ class Bench:
     def ours(self, pipeline: Path, *options: str, in_memory: bool = False) -> Done:
         """Run a pipeline inside one process that times its parts: see ``ours.py``.
 
-        ``in_memory`` keeps the state off the disk, for what is held beside a bare fork, which touches none. (A new file on
-        ext4 takes ten times as long where many were deleted in the minutes before.)
+        ``in_memory`` keeps the state off the disk, for comparison with a bare fork, which uses no disk. (A new file on ext4
+        takes ten times as long if many were deleted in the minutes before.)
         """
         state = self.new_folder("state", in_memory=in_memory)
         return self.run([sys.executable, HERE / "ours.py", pipeline, state, "RESULT", *options])
@@ -150,7 +150,7 @@ class Bench:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a process, told by the kernel: ``Popen.wait`` with a timeout looks only every 50 ms."""
+    """Wait for the end of a process by the kernel's event: ``Popen.wait`` with a timeout looks only every 50 ms."""
     pidfd = os.pidfd_open(process.pid)
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
@@ -189,7 +189,7 @@ def processor_time(pid: int) -> float:
 
 @contextmanager
 def terminal() -> Iterator[int]:
-    """A terminal as a descriptor; what is written to it is read away."""
+    """A terminal as a descriptor; its output is read and discarded."""
     keyboard, opened = pty.openpty()
     reader = threading.Thread(target=_read_all, args=(keyboard,))
     reader.start()

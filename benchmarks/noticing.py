@@ -23,14 +23,14 @@ PATIENCE = 30.0
 
 
 class Attempt:
-    """A program on a node, which is told."""
+    """A program on a node that is notified."""
 
     def __init__(self, url: str) -> None:
         self.told = threading.Event()
         self.at = 0.0
         source = from_environment({"SPOTWRIGHT_NOTICE_URL": url})
         if source is None:
-            sys.exit(f"{url} is no source")
+            sys.exit(f"{url} is not a source")
         self.watch = NoticeWatch(source, self._tell)
         self.watch.start()
 
@@ -58,7 +58,7 @@ def measure(provider: str, count: int) -> list[float]:
             given.append(time.monotonic())
             metadata.notice(f"p-{number}", 60.0)
         if not all(attempt.told.wait(PATIENCE) for attempt in attempts):
-            sys.exit(f"{provider}: a notice was not told within {PATIENCE:g}s")
+            sys.exit(f"{provider}: a notice did not arrive within {PATIENCE:g}s")
         metadata.close()
     return [attempt.at - at for attempt, at in zip(attempts, given, strict=True)]
 

@@ -1,7 +1,7 @@
-"""What a line of the benchmark says: the samples, what they are held against, and whether that was reached.
+"""A line of the benchmark: the samples, what they are compared with, and whether the target was reached.
 
 Machines differ, and one machine differs from minute to minute, so a line compares with something measured in the same run
-wherever there is such a thing.
+whenever possible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Judged(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured line. ``beside`` names what the samples in ``theirs`` are of; ``best``: minima count, not medians."""
+    """One measured line. ``beside`` names the subject of the samples in ``theirs``; ``best``: minima count, not medians."""
 
     line: str
     what: str
@@ -51,13 +51,13 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Whether the target was reached; always, where there is none."""
+        """Whether the target was reached; true without a target."""
         if self.judged is Judged.NOTHING:
             return True
         return self.figure >= self.limit if self.at_least else self.figure <= self.limit
 
     def middle(self, samples: Sequence[float]) -> float:
-        """The sample that stands for all of them."""
+        """The sample that represents all of them."""
         return min(samples) if self.best else statistics.median(samples)
 
     def as_json(self) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def _memory() -> str | None:
-    """Where files are in memory; the usual place where this machine has none."""
+    """A folder in memory; the usual one if this machine has none."""
     place = "/dev/shm"  # noqa: S108 (a folder of its own is made in it)
     return place if os.access(place, os.W_OK) else None
 

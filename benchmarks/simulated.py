@@ -63,7 +63,7 @@ def drive_once(planned: PlannedRun, state_folder: Path, name: str, *, taken: boo
 
 
 def journal(file: str, state: str, result: str, count: str = "1", taken: str = "") -> None:
-    """Drive the runs, a small one first so that nothing is done for the first time when it counts."""
+    """Drive the runs, a small one first so that the measured ones do nothing for the first time."""
     planned = plan_run(load(file), PlanOptions())
     small = plan_run(load(Path(file).with_name("independent.yaml")), PlanOptions())
     drive_once(small, Path(state), "warm-up", taken=bool(taken))

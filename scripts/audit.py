@@ -40,7 +40,7 @@ DIGEST = "sha256:" + "0" * 64  # a release names its image by digest; what is re
 
 
 class Finding(NamedTuple):
-    """What a tool says: ``where`` is a file of ours, or Kind/name of an object that the chart renders."""
+    """A tool's finding: ``where`` is a file of ours, or Kind/name of an object that the chart renders."""
 
     tool: str
     check: str
@@ -53,7 +53,7 @@ class RefusalError(Exception):
 
 
 def environment() -> Path:
-    """The programs of the locked set `audit`, installed once into a folder of their own."""
+    """The programs of the locked set `audit`, installed once into a separate folder."""
     folder, lock = ROOT / "build" / "audit", ROOT / "requirements" / "audit.txt"
     stamp, wanted = folder / "audit.txt", lock.read_text(encoding="utf-8")
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
@@ -69,11 +69,11 @@ def environment() -> Path:
 def run(command: list[str]) -> None:
     """Run one step with its output shown. Raises RefusalError if it fails."""
     if subprocess.run(command, check=False).returncode != 0:
-        raise RefusalError(f"audit: `{' '.join(command[:4])} …` fails; mend what it names and start this again")
+        raise RefusalError(f"audit: `{' '.join(command[:4])} …` fails; fix what it names and run this again")
 
 
 def asked(command: list[str], *codes: int) -> str:
-    """What a tool prints; it may end with one of these codes when it finds something."""
+    """The output of a tool; it may exit with one of these codes when it finds something."""
     quiet = {**os.environ, "LOG_LEVEL": "ERROR"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=quiet, cwd=ROOT)
     if done.returncode not in codes:
@@ -82,7 +82,7 @@ def asked(command: list[str], *codes: int) -> str:
 
 
 def of_bandit(programs: Path) -> Iterator[Finding]:
-    """What bandit says of our Python."""
+    """The findings of bandit in our Python."""
     found = json.loads(asked([str(programs / "bandit"), "-q", "-r", "src", "scripts", "-f", "json"], 0, 1))
     if found["errors"]:
         raise RefusalError(f"audit: bandit cannot read {found['errors']}")
@@ -91,7 +91,7 @@ def of_bandit(programs: Path) -> Iterator[Finding]:
 
 
 def of_checkov(programs: Path, framework: str, files: list[Path]) -> Iterator[Finding]:
-    """What checkov says of Dockerfiles or of rendered manifests."""
+    """The findings of checkov in Dockerfiles or rendered manifests."""
     command = [str(programs / "checkov"), "--framework", framework, "--quiet", "--skip-download", "-o", "json"]
     found = json.loads(asked([*command, *(part for file in files for part in ("-f", str(file)))], 0, 1))
     for report in found if isinstance(found, list) else [found]:
@@ -102,7 +102,7 @@ def of_checkov(programs: Path, framework: str, files: list[Path]) -> Iterator[Fi
 
 
 def of_kube_score(program: Path, file: Path) -> Iterator[Finding]:
-    """What kube-score says of rendered manifests."""
+    """kube-score's findings in rendered manifests."""
     for one in json.loads(asked([str(program), "score", "-o", "json", str(file)], 0, 1)) or ():
         where = f"{one['type_meta']['kind']}/{one['object_meta']['name']}"
         for check in one["checks"] or ():
@@ -112,7 +112,7 @@ def of_kube_score(program: Path, file: Path) -> Iterator[Finding]:
 
 
 def go_programs() -> tuple[Path | None, Path | None]:
-    """Helm and kube-score of the test bed's cache, built if they are not there; None where that cannot be."""
+    """Helm and kube-score from the test bed's cache, built if missing; None if that is impossible."""
     cache = Cache(Settings.from_environment().cache)
     found: list[Path | None] = []
     for name in ("helm", "kube-score"):
@@ -160,7 +160,7 @@ def looked_at(folder: Path) -> set[Finding]:
 
 
 def judge(findings: set[Finding], accepted: list[dict[str, str]], tools: set[str]) -> list[str]:
-    """What is wrong: findings without a reason, and reasons without a finding of a tool that ran."""
+    """The problems: findings without a reason, and reasons without a finding of a tool that ran."""
     used: set[int] = set()
     wrong = []
     for finding in sorted(findings):
@@ -174,7 +174,7 @@ def judge(findings: set[Finding], accepted: list[dict[str, str]], tools: set[str
             wrong.append(f"{finding.tool} {finding.check} {finding.where}: {finding.text}")
     for number, one in enumerate(accepted):
         if number not in used and one["tool"] in tools:
-            wrong.append(f"scripts/audit.yaml: nothing needs {one['tool']} {one['check']} {one['where']} any more")
+            wrong.append(f"scripts/audit.yaml: {one['tool']} {one['check']} {one['where']} is no longer needed")
     return wrong
 
 

@@ -99,7 +99,7 @@ def digest() -> str:
 
 
 def create() -> None:
-    """Make .venv anew, with a pip of its own where this Python can give it one."""
+    """Create .venv again, with pip if this Python can provide it."""
     print(f"bootstrap: making .venv with Python {sys.version.split()[0]}", flush=True)
     for entry in VENV.iterdir():
         if entry.is_dir() and not entry.is_symlink():
@@ -120,10 +120,10 @@ def pip() -> list[str]:
 
 
 def install(name: str) -> None:
-    """Install the packages that build, then the set, then the project where it stands.
+    """Install the packages that build, then the set, then the project in place.
 
-    kfp-server-api is published as source only. Built in isolation it would fetch a setuptools that no hash holds, so the
-    locked setuptools goes in first and everything is built with it. The lock files are complete: pip need not resolve.
+    kfp-server-api is published as source only. Built in isolation it would fetch a setuptools without a hash, so the locked
+    setuptools goes in first and everything is built with it. The lock files are complete: pip need not resolve.
     """
     command = [*pip(), "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
     here = ["--no-build-isolation", "--use-pep517"]
@@ -148,7 +148,7 @@ def succeeds(command: list[str]) -> bool:
 def run(command: list[str]) -> None:
     """Run one step with its output shown. Raises RefusalError if it fails."""
     if subprocess.run(command, env=environment(), check=False).returncode != 0:
-        raise RefusalError("the step above failed; mend what it names and start this again: it begins anew")
+        raise RefusalError("the step above failed; fix what it names and run this again: it starts over")
 
 
 if __name__ == "__main__":

@@ -35,14 +35,14 @@ class RefusalError(Exception):
 
 
 class Buildah:
-    """buildah with a storage of its own in a folder that is thrown away, so that no earlier build counts."""
+    """buildah with a temporary storage folder, so that earlier builds do not count."""
 
     def __init__(self, folder: Path) -> None:
         self._command = ["buildah", "--storage-driver", "vfs", "--root", str(folder / "root")]
         self._command += ["--runroot", str(folder / "run")]
 
     def ask(self, *arguments: str) -> str:
-        """What a command answers. Raises RefusalError with the end of what it wrote."""
+        """The output of a command. Raises RefusalError with its last lines."""
         done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-15:]
@@ -121,7 +121,7 @@ def build(base: str, root: Path | None, archive: Path) -> str:
 
 
 def copy_sources(target: Path) -> None:
-    """Copy what Dockerfile.controller uses, and nothing that happens to lie beside it."""
+    """Copy the files that Dockerfile.controller uses, and nothing else that is beside it."""
     target.mkdir()
     for name in ("Dockerfile.controller", "pyproject.toml", "README.md", "LICENSE", "setup.py"):
         shutil.copy(ROOT / name, target)

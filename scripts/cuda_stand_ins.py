@@ -25,7 +25,7 @@ _NO_DEVICE = 100  # cudaErrorNoDevice, CUDA Runtime API
 
 
 class Wanted:
-    """What PyTorch's own libraries ask of those that are not there."""
+    """The symbols that PyTorch's own libraries need from the missing ones."""
 
     def __init__(self, package: Path) -> None:
         self.libraries: set[str] = set()
@@ -90,7 +90,7 @@ def failed(text: str, code: int = 1) -> int:
 
 
 def read(path: Path, part: str) -> str:
-    """Return what readelf says of a part of a library."""
+    """Return readelf's output about a part of a library."""
     return subprocess.run(["readelf", "-W", part, path], capture_output=True, text=True, check=True).stdout
 
 

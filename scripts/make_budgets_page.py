@@ -1,7 +1,7 @@
-"""The page on budgets: which endings spend which budget, on real controllers and by the decisions alone.
+"""The page on budgets: which endings spend which budget, on real controllers and in the decisions alone.
 
-The first table is what was seen on a real cluster (tests/cluster/recordings/budgets.json, written by
-``python -m tests.cluster.budget_trials``); the second is computed from the decisions, for every order of endings.
+The first table was observed on a real cluster (tests/cluster/recordings/budgets.json, written by ``python -m
+tests.cluster.budget_trials``); the second is computed from the decisions, for every order of endings.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ models of all controllers, and holds the models against the table above.
 
 
 def page() -> str:
-    """The page, from what was written down and from the decisions."""
+    """The page, from the recordings and the decisions."""
     written = json.loads(RESULTS.read_text(encoding="utf-8"))
     versions = ", ".join(f"{name} {number}" for name, number in written["versions"].items())
     tables = "\n".join(_live(written["results"]))
@@ -114,7 +114,7 @@ def _row(group: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _why(result: Mapping[str, Any]) -> str:
-    """What the refusal says; empty without one."""
+    """The text of the refusal; empty without one."""
     return str(result["refusal"]).partition("was refused: ")[2]
 
 
@@ -145,7 +145,7 @@ def every_order(interruptions: int, errors: int) -> Sequence[str]:
 
 
 def decided(endings: str, interruptions: int, errors: int) -> NextAttempt:
-    """What is decided about the attempt after these endings."""
+    """The decision about the attempt after these endings."""
     values = {"spot": Spot.PREFER, "interruptions.max": interruptions, "errors.retries": errors}
     policy: Policy = resolve([Layer("the budgets", {**values, "fall_back_after": interruptions})])
     ladder: Ladder = build(PodRequirements(), policy, _POOLS)

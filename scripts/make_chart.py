@@ -53,7 +53,7 @@ def rights() -> Mapping[str, Any]:
 
 
 def webhooks() -> Mapping[str, Any]:
-    """The webhooks of the registration, without what the chart's values decide on."""
+    """The webhooks of the registration, without the parts that the chart's values decide."""
     made = webhook_configuration("", ("", ""), b"")["webhooks"]
     return {"webhooks": [{key: each[key] for key in each if key not in _CHOSEN} for each in made]}
 

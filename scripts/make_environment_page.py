@@ -1,4 +1,4 @@
-"""The page of the reference about environment variables: those of an attempt, and those that the ``spotwright`` command reads."""
+"""The reference page of environment variables: an attempt's, and the ones that the ``spotwright`` command reads."""
 
 from __future__ import annotations
 

@@ -104,18 +104,18 @@ _SIGNS: Sequence[tuple[str, str]] = (
     ),
     (
         r"it (ended|was ended by \w+|exited with \d+) after the provider .*",
-        "the provider announced that it takes the node",
+        "the provider announced that it is reclaiming the node",
     ),
     (r"it was ended by \w+, and nothing .*", "a signal ended it, and nothing says that its node was to go"),
     (r"its node did not admit it \(.*\)", "its node did not admit it"),
-    (r"its node(, which is no spot node,)? restarted: .*", "its node restarted"),
-    (r"its container runtime lost it .*", "no signal tells how it ended"),
+    (r"its node( \(not spot\))? restarted: .*", "its node restarted"),
+    (r"its container runtime lost it .*", "no signal shows how it ended"),
     (r"it exited with 0 without its outputs?.*", "it exited with 0 without its outputs"),
     (r"it exited with [1-9]\d*", "it exited with a code other than 0"),
     (r"it exited with \d+ after the kernel killed for memory", "the kernel killed a process of it for memory"),
     (r"its container \w+ ran out of memory", "a container ran out of memory"),
     (r"its container \w+ could not be started", "a container could not be started"),
-    (r"its container \w+ never got past \w+", "a container never got past pulling or creating"),
+    (r"its container \w+ stayed in \w+", "a container never got past pulling or creating"),
     (r"no such package", "its environment could not be built"),
     (r"it was moved: \w+", "it was moved: drained, consolidated"),
 )
@@ -180,7 +180,7 @@ def _numbered(row: Row) -> str:
 
 
 def _seen_on_a_cluster() -> str:
-    """The deaths that were recorded on a real cluster, in short."""
+    """The deaths recorded on a real cluster, in short."""
     from scripts.make_recorded_deaths import read_deaths, short_table, versions
 
     deaths = read_deaths()
@@ -213,7 +213,7 @@ def _grouped(endings: Sequence[Recorded]) -> Iterator[tuple[Cause, str, list[Rec
 
 
 def sign(why: str) -> str:
-    """What a sentence of the classifier says, without the details in which cases of one kind differ."""
+    """A sentence of the classifier, without the details in which cases of one kind differ."""
     return next((name for pattern, name in _SIGNS if re.fullmatch(pattern, why)), why)
 
 
@@ -266,7 +266,7 @@ def _spent(cause: Cause) -> str:
 
 
 def _happens(signals: Signals) -> bool:
-    """Whether a run of today can report these signals."""
+    """Whether a current run can report these signals."""
     default = Signals()
     return {name for name, value in signals._asdict().items() if value != getattr(default, name)} <= reported()
 

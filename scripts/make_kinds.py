@@ -138,7 +138,7 @@ def _interruptions(kinds: Sequence[Kind]) -> Iterator[str]:
 
 
 def _said_of(kinds: Sequence[Kind], say: Callable[[Kind], Iterator[str]]) -> Iterator[str]:
-    """What is said of each kind, once for all kinds of which the same is said; with their names where it differs."""
+    """The paragraph about each kind, once for all kinds with the same one; with their names if they differ."""
     names: dict[str, list[str]] = {}
     for kind in kinds:
         names.setdefault(" ".join(say(kind)), []).append(kind.name)
@@ -157,7 +157,7 @@ def _interruption(kind: Kind) -> Iterator[str]:
 
 
 def _enforced(name: str) -> str:
-    """Who keeps each value of the policy, and what was tried."""
+    """Which component keeps each value of the policy, and what was tried."""
     kinds = kinds_of(name)
     if name == _KATIB:
         text = "As on the page of the trials' kind."
@@ -216,7 +216,7 @@ def _golden(name: str) -> list[Path]:
 
 
 def _inputs(folder: Path) -> list[Path]:
-    """The manifest of a golden folder, and the objects that are given beside it."""
+    """The manifest of a golden folder, and the objects given beside it."""
     return [path for path in (folder / "in.yaml", folder / "with.yaml") if path.exists()]
 
 
@@ -243,7 +243,7 @@ def _example(folder: Path, there: Path) -> Iterator[str]:
 
 
 def printed(arguments: Sequence[str], folder: Path) -> str:
-    """What the command prints in a folder; raises ``RuntimeError`` where it fails."""
+    """The output of the command in a folder; raises ``RuntimeError`` if it fails."""
     before = Path.cwd()
     os.chdir(folder)
     try:

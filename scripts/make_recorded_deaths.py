@@ -75,7 +75,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class RecordedMoment:
-    """What was seen of one victim at one moment, ``lost`` or ``ended``; ``seconds`` is the time since the death struck."""
+    """The observations of one victim at one time, ``lost`` or ``ended``; ``seconds`` is the time since the fault."""
 
     workload: str
     moment: str
@@ -84,11 +84,11 @@ class RecordedMoment:
 
     @property
     def ending(self) -> Ending:
-        """What the classifier decides."""
+        """The classifier's decision."""
         return classify(signals_of(self.seen))
 
     def expected(self, causes: Mapping[str, Expected]) -> Expected:
-        """The most special of a death's expectations that fits this moment."""
+        """The most specific expectation of a death for this time."""
         special = (f"{self.workload} {self.moment}", self.workload, self.moment, "all")
         return next(causes[which] for which in special if which in causes)
 
@@ -173,7 +173,7 @@ def _section(death: RecordedDeath, causes: Mapping[str, Mapping[str, Expected]])
 
 
 def _after(moments: Sequence[RecordedMoment]) -> str:
-    """The times of some moments, as a range; empty where the work ended by itself."""
+    """The times of some events, as a range; empty if the work ended by itself."""
     seconds = sorted(moment.seconds for moment in moments if moment.seconds is not None)
     return "" if not seconds else " to ".join(dict.fromkeys(f"{each:g}" for each in (seconds[0], seconds[-1])))
 

@@ -117,7 +117,7 @@ def cli_page() -> str:
 
 
 def _command(name: str, parent: click.Context) -> str:
-    """A command's section; a group's commands follow it with sections of their own."""
+    """A command's section; a group's commands follow it with separate sections."""
     group = parent.command
     command = group.get_command(parent, name) if isinstance(group, click.Group) else None
     if command is None:
@@ -273,7 +273,7 @@ _PAGE_ANSWERS: Mapping[str, Callable[..., Any] | type] = {
 
 
 def page_answers_page() -> str:
-    """What the page answers, by address, from the functions that make the documents."""
+    """The page's JSON by address, from the functions that make the documents."""
     index = "".join(
         f"| [`{address.partition('?')[0]}`](#{_anchor(address)}) | {_summary(made)} |\n"
         for address, made in _PAGE_ANSWERS.items()

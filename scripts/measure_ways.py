@@ -163,7 +163,7 @@ def measure(name: str, out: int) -> None:
 
 
 def figures_of(name: str) -> dict[str, tuple[dict[str, int], int]]:
-    """The figures of a way, measured in a process of its own."""
+    """The figures of a way, measured in a separate process."""
     reader, writer = os.pipe()
     words = [sys.executable, __file__, "--measure", name, "--out", str(writer)]
     done = subprocess.run(words, pass_fds=[writer], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)

@@ -35,14 +35,14 @@ class RefusalError(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say. Returns the exit code."""
+    """Run the command with its arguments. Returns the exit code."""
     if arguments not in ([], ["--check"], ["--record"]):
         print(__doc__, file=sys.stderr)
         return 2
     record = arguments == ["--record"]
     faults = vendor_faults()
     if arguments == ["--check"] and faults:
-        return failed(f"{'; '.join(faults)}. Type: make page")
+        return failed(f"{'; '.join(faults)}. Run: make page")
     if not faults and not record:
         return 0
     try:
@@ -90,23 +90,23 @@ def npm_of_pip(folder: Path) -> list[str]:
     done = subprocess.run([*pip, "--require-hashes", "--target", str(target), "-r", str(lock)], check=False)
     if done.returncode != 0:
         raise RefusalError(
-            "there is no npm on the path, and pip could not fetch one: install Node.js, or mend what pip says"
+            "npm is not on the path, and pip could not fetch it: install Node.js, or fix the error of pip"
         )
     return [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(target)!r}); {NPM_OF_PIP}"]
 
 
 def run(npm: list[str], folder: Path) -> None:
-    """Install what the lock names, without running a script of any package. Raises RefusalError."""
+    """Install the locked packages, without running their scripts. Raises RefusalError."""
     options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
     done = subprocess.run([*npm, *options], cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise RefusalError(
-            "npm could not install the packages of package-lock.json; mend what it says above, then type: make page"
+            "npm could not install the packages of package-lock.json; fix the error above, then run: make page"
         )
 
 
 def copy(modules: Path, sources: dict[str, str]) -> None:
-    """Put the files into their folder, each at once and whole, and remove what is not of the table."""
+    """Put the files into their folder, each atomically, and remove files that are not in the table."""
     VENDOR.mkdir(exist_ok=True)
     for name, source in sources.items():
         part = VENDOR / f".{os.getpid()}.{name}"

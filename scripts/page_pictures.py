@@ -38,7 +38,7 @@ _NARROW = {"viewport": {"width": 400, "height": 800}}
 
 
 class Picture(NamedTuple):
-    """A picture of the docs: the view, the run, how the window is, and what is added to the address."""
+    """A picture of the docs: the view, the run, the window, and the additions to the address."""
 
     view: str
     run: str = RUN

@@ -49,7 +49,7 @@ class RefusalError(Exception):
 
 
 def run(command: list[str], cwd: Path, **variables: str) -> str:
-    """What a command prints. Raises RefusalError with the end of what it wrote if it fails."""
+    """The output of a command. Raises RefusalError with its last lines if it fails."""
     done = subprocess.run(
         command, cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True, check=False, umask=0o022
     )
@@ -146,7 +146,7 @@ def release_notes(changelog: str, version: str) -> str:
         )
     section = body.partition("\n## ")[0].strip()
     if not section:
-        raise RefusalError(f"CHANGELOG.md says nothing of {version}: write its section")
+        raise RefusalError(f"CHANGELOG.md has no section for {version}: write it")
     return f"# Spotwright {version}\n\n{section}\n"
 
 

@@ -65,7 +65,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Put the tables into a page, let its links stay in the site, and say how its search ranks it."""
+    """Insert the tables into a page, keep its links inside the site, and set its search rank."""
     how = ranking(page.file.src_uri)
     page.meta["search"] = {key: how[key] for key in ("boost", "exclude") if key in how}
     page.meta["tags"] = how.get("words", [])  # the search weighs them more than titles; nothing shows them
@@ -73,7 +73,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def ranking(path: str) -> Mapping[str, Any]:
-    """What search.yaml says of a page of docs/."""
+    """The entry of search.yaml for a page of docs/."""
     beginnings = [beginning for beginning in RANKING if path.startswith(beginning)]
     return RANKING[max(beginnings, key=len)] if beginnings else {}
 

@@ -1,4 +1,4 @@
-"""The pages and tables of the site that are made from the code when it is built; none of them is in the repository."""
+"""The pages and tables of the site that are generated from the code at build time; none of them is in the repository."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ BESIDE: Mapping[str, str] = {
     "CONTRIBUTING.md": "contributing.md",
     "testbed/README.md": "testbed.md",
 }
-"""Pages of the site for Markdown beside docs/."""
+"""Pages of the site for Markdown outside docs/."""
 
 
 def _beside(path: str) -> str:
-    """A page beside docs/, with its links as a page of docs/ has them."""
+    """A page outside docs/, with its links rewritten for a page of docs/."""
 
     def from_docs(found: re.Match[str]) -> str:
         if "://" in found[2] or found[2].startswith("#"):

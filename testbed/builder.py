@@ -55,7 +55,7 @@ def start(settings: Settings, names: Sequence[str]) -> None:
 
 
 def coming(settings: Settings) -> tuple[str, ...]:
-    """What is still to come, in the order in which it is built unless somebody waits for something."""
+    """The pending controllers and tools, in build order unless somebody waits for one."""
     return tuple(name for name in _ORDER if _file(settings, name).exists())
 
 
@@ -66,7 +66,7 @@ def failed(settings: Settings) -> dict[str, str]:
 
 
 def wait_for(settings: Settings, name: str, say: Say) -> str:
-    """Let a controller or tool be built next if it is still to come, and wait until it is there. Returns why it is not, or "".
+    """Prefer a pending controller or tool in the build, and wait until it is ready. Returns why it is not, or "".
 
     ``say`` gets a line at once and one each minute.
     """
@@ -86,7 +86,7 @@ def wait_for(settings: Settings, name: str, say: Say) -> str:
 
 
 def work(settings: Settings, say: Say) -> None:
-    """Build and start what is still to come, one entry of the cache after the other; what fails is noted."""
+    """Build and start everything pending, one entry of the cache after the other; failures are noted."""
     while name := _next(settings):
         try:
             if missing := Cache(settings.cache).missing((name,)):
@@ -98,14 +98,14 @@ def work(settings: Settings, say: Say) -> None:
             if name not in TOOLS:
                 _add(settings, name, say)
         except (TestbedError, OSError) as error:
-            say(f"{name} does not come: {error}")
+            say(f"{name} cannot be started: {error}")
             Processes(settings).end(name)
             _file(settings, name, "failed").write_text(one_line(error), encoding="utf-8")
         _file(settings, name).unlink()
 
 
 def _next(settings: Settings) -> str | None:
-    """What is built next: what somebody waits for, else the first; before it what must run before it."""
+    """The next entry to build: an awaited one, else the first; before it, the ones that must run before it."""
     left = coming(settings)
     wanted = [name for name in left if _file(settings, name, "wanted").exists()]
     for name in (*wanted, *left):
@@ -135,7 +135,7 @@ def _add(settings: Settings, name: str, say: Say) -> None:
 
 @contextmanager
 def _low_priority() -> Iterator[None]:
-    """Give this process, and what it begins meanwhile, a low priority, which controllers must not inherit."""
+    """Give this process and its children a low priority, which controllers must not inherit."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, max(before, _PRIORITY))
     try:

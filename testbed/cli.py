@@ -46,7 +46,7 @@ class _Node(click.ParamType[int]):
         settings = Settings.from_environment()
         if not text.isdecimal() or not settings.node_folder(int(text)).is_dir():
             self.fail(
-                f"{value}: no such node; `python -m testbed status` lists those of a cluster that is up", param, ctx
+                f"{value}: no such node; `python -m testbed status` lists the nodes of a running cluster", param, ctx
             )
         return int(text)
 
@@ -65,9 +65,9 @@ def _build() -> None:
 
 @main.command()
 def up() -> None:
-    """Start the cluster; one that runs is taken down first. Interrupted, it leaves nothing running.
+    """Start the cluster; a running one is taken down first. If interrupted, it leaves nothing running.
 
-    Kubernetes is built first. Controllers that are not built are built beside the cluster, and start as soon as they are.
+    Kubernetes is built first. Missing controllers are built beside the cluster, and start as soon as they are ready.
     """
     settings = Settings.from_environment()
     with ended_by_sigterm():
@@ -78,7 +78,7 @@ def up() -> None:
 
 @main.command()
 def down() -> None:
-    """End the cluster, remove everything of it, and check that nothing is left."""
+    """Stop the cluster, remove everything that belongs to it, and check that nothing is left."""
     settings = Settings.from_environment()
     existed = settings.folder.exists()
     bring_down(settings)
@@ -89,9 +89,9 @@ def down() -> None:
 @click.option("--within", type=click.FloatRange(min=0), metavar="MINUTES", default=math.inf, help="Time for all of it.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def ci(within: float, arguments: tuple[str, ...]) -> None:
-    """Run the tests of CI on a cluster of their own; say in one line why where this machine cannot. ARGUMENTS are pytest's.
+    """Run the CI tests on a separate cluster; say in one line why if this machine cannot. ARGUMENTS are pytest's.
 
-    With CI=true, Debian packages that are missing are installed first.
+    With CI=true, missing Debian packages are installed first.
     """
 
     def say(text: str) -> None:
@@ -103,7 +103,7 @@ def ci(within: float, arguments: tuple[str, ...]) -> None:
 
 @main.command()
 def status() -> None:
-    """Show processes, what is still to be built, and nodes; with no cluster what is left of one."""
+    """Show processes, pending builds and nodes; without a cluster, its leftovers."""
     settings = Settings.from_environment()
     if not settings.folder.exists():
         left = leftovers.find(settings)
@@ -121,7 +121,7 @@ def status() -> None:
 
 @main.command()
 def env() -> None:
-    """Print what a shell evaluates to use the cluster: eval "$(python -m testbed env)"."""
+    """Print shell commands that select the cluster: eval "$(python -m testbed env)"."""
     click.echo(f"export KUBECONFIG={Settings.from_environment().kubeconfig}")
 
 
@@ -138,7 +138,7 @@ def kubectl(arguments: tuple[str, ...]) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 @click.option("--node", type=_Node(), help="Inside this node, with its processes and mounts.")
 def execute(command: tuple[str, ...], node: int | None) -> None:
-    """Run a command in the control plane's network, from which all pods and nodes are reached."""
+    """Run a command in the control plane's network, which reaches all pods and nodes."""
     settings = Settings.from_environment()
     if node is not None:
         nodes.execute(settings, node, list(command))
@@ -165,7 +165,7 @@ def fault() -> None:
 
 
 def _fault(name: str, help_text: str, action: Callable[[Faults, int], object]) -> None:
-    """Add a fault that needs nothing but a node."""
+    """Add a fault that only needs a node."""
 
     @fault.command(name, help=help_text)
     @click.argument("node", type=_Node())
@@ -196,7 +196,7 @@ def taint(node: int, key: str, effect: str) -> None:
 
 @fault.command()
 @click.argument("node", type=_Node())
-@click.option("--seconds", type=float, help="Until the node goes; by default what its cloud grants.")
+@click.option("--seconds", type=float, help="Until the node is reclaimed; by default the notice of its cloud.")
 def notice(node: int, seconds: float | None) -> None:
-    """Let the node's metadata server announce that the node goes."""
+    """Make the node's metadata server announce that the node is going away."""
     Faults(Settings.from_environment()).notice(node, seconds)

@@ -44,8 +44,8 @@ def build(settings: Settings, progress: Callable[[str], None], *, until: float =
 def build_first(settings: Settings, progress: Callable[[str], None]) -> tuple[str, ...]:
     """Build what the cluster needs for its start: Kubernetes and its images; check the machine first.
 
-    Returns what is left for ``later`` of :func:`bring_up`: the controllers that are not built, those that start after one of
-    them, and the tools of tests.
+    Returns the ``later`` argument of :func:`bring_up`: the controllers that are not built, those that start after one of them,
+    and the tools of tests.
     """
     cache = Cache(settings.cache)
     pretending = ("kwok",) if settings.pretended else ()  # such nodes are part of the start
@@ -63,7 +63,7 @@ def _build(settings: Settings, names: Sequence[str], progress: Callable[[str], N
     check_machine(building=bool(missing))
     if missing:
         progress(
-            f"building {len(missing)} parts into {settings.cache}, once; all that there is takes about {FIRST_TIME}"
+            f"building {len(missing)} parts into {settings.cache}, once; building everything takes about {FIRST_TIME}"
         )
         build_all(cache, names, progress, until=until)
     if settings.nodes and not all(path.exists() for path in archives(cache, names)):
@@ -73,8 +73,8 @@ def _build(settings: Settings, names: Sequence[str], progress: Callable[[str], N
 def bring_up(settings: Settings, progress: Callable[[str], None], later: Sequence[str] = ()) -> None:
     """Start the cluster; one of the same name is taken down first. Returns when nodes and controllers are ready.
 
-    The controllers in ``later`` are built and started beside it, by one of its processes (:mod:`testbed.builder`).
-    After an error it stays, with its logs; interrupted, it is taken down.
+    The controllers in ``later`` are built and started beside it, by one of its processes (:mod:`testbed.builder`). After an
+    error it stays, with its logs; if interrupted, it is taken down.
     """
     bring_down(settings)
     try:
@@ -114,7 +114,7 @@ def _start(settings: Settings, progress: Callable[[str], None], later: Sequence[
 
 
 def bring_down(settings: Settings) -> None:
-    """End the cluster and remove everything of it. Do nothing if there is none. Raise if something stays."""
+    """Stop the cluster and remove everything that belongs to it. Does nothing without one. Raises if something stays."""
     processes = Processes(settings)
     processes.end(builder.NAME)  # before what it may be starting
     numbers = [int(name[1:]) for name in processes.names() if name[0] == "n" and name[1:].isdecimal()]

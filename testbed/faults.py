@@ -46,7 +46,7 @@ class Faults:
         nodes.cut_power(self._settings, number)
 
     def unplug(self, number: int) -> None:
-        """Cut a node's network; its processes go on."""
+        """Cut a node's network; its processes continue."""
         network.unplug(self._settings, number)
 
     def plug(self, number: int) -> None:
@@ -72,7 +72,7 @@ class Faults:
         self._api.kubectl("taint", "node", f"n{number}", f"{key}=true:{effect}", "--overwrite")
 
     def delete(self, number: int) -> None:
-        """Delete a Node object. Its kubelet goes on, and does not register again before it starts anew."""
+        """Delete a Node object. Its kubelet continues, and does not register again until it restarts."""
         self._api.kubectl("delete", "node", f"n{number}", "--wait=false")
 
     def notice(self, number: int, seconds: float | None = None) -> None:

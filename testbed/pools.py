@@ -22,7 +22,7 @@ _AKS_SPOT = "kubernetes.azure.com/scalesetpriority"
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """What a cloud gives to a node. ``resource`` is the name under which its metadata server knows the machine."""
+    """The cloud's properties of a node. ``resource`` is the machine's name in its metadata server."""
 
     pool: str
     spot: bool

@@ -1,7 +1,7 @@
 """The settings of a cluster, with their defaults; the environment overrides them.
 
-Several clusters can stand side by side: each needs a name and a port of its own. Their addresses may repeat, because every
-cluster has network namespaces of its own.
+Several clusters can run side by side: each needs a separate name and port. Their addresses may repeat, because every cluster
+has separate network namespaces.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Settings:
             raise TestbedError("TESTBED_SHUTDOWN_GRACE_CRITICAL is part of TESTBED_SHUTDOWN_GRACE and cannot exceed it")
 
     def environment(self) -> dict[str, str]:
-        """The ``TESTBED_*`` variables by which another process has these settings."""
+        """The ``TESTBED_*`` variables that give another process these settings."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"controllers": ",".join(self.controllers) or "none", "proxy": int(self.proxy)}
         return {f"TESTBED_{name.upper()}": str(value) for name, value in values.items()}
@@ -142,11 +142,11 @@ class Settings:
 
     @property
     def audit(self) -> Path:
-        """What the accounts of pods have asked the API server for, an event of JSON a line."""
+        """The API requests of pods' accounts, one event of JSON a line."""
         return self.folder / "log" / "audit.jsonl"
 
     def user_kubeconfig(self, user: str) -> Path:
-        """For a component that has a user of its own: ``controllers``, ``scheduler``, ``proxy``, or a node such as ``n1``."""
+        """The folder of a component with a separate user: ``controllers``, ``scheduler``, ``proxy``, or a node such as ``n1``."""
         return self.folder / f"{user}.kubeconfig"
 
     @property
@@ -159,7 +159,7 @@ class Settings:
         return f"{self.name}-n{number}"
 
     def node_folder(self, number: int) -> Path:
-        """What a node writes."""
+        """A node's log."""
         return self.folder / f"n{number}"
 
     @property

@@ -1,8 +1,8 @@
-"""Runs the tests of CI on a cluster of their own, where this machine can and as long as there is time.
+"""Runs the CI tests on a separate cluster, if this machine can and as long as there is time.
 
-CI must not fail because a machine is no root, has no Go, lets nobody make nodes, or is too busy to judge anything by its
-time: then one line says so. What fails is a test that fails twice, a test that does not end, and a cluster that leaves
-something behind. Builds have a limit of their own: what they leave in the cache counts for the next run.
+CI must not fail because a machine has no root, no Go, does not allow nodes, or is too busy for timing: then one line says so.
+Failures are a test that fails twice, a test that does not end, and a cluster with leftovers. Builds have a separate limit: the
+cache keeps their results for the next run.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ DEFAULTS: Mapping[str, str] = {
     "TESTBED_PORT": "16453",
     "TESTBED_CONTROLLERS": "argo,jobset,trainer",
 }
-"""A cluster beside one that a person may have up, without Kueue: no death needs it, and it takes a third of all building."""
+"""A cluster beside a person's, without Kueue: no death needs it, and it takes a third of all building."""
 
 SECONDS = "SPOTWRIGHT_CLUSTER_SECONDS"
-"""Environment variable: tests on the cluster that would start later than so many seconds after the first one are skipped."""
+"""Environment variable: tests on the cluster that would start more than so many seconds after the first one are skipped."""
 
 PATIENCE = "SPOTWRIGHT_CLUSTER_PATIENCE"
 """Environment variable: how many times as long as otherwise tests on the cluster wait for what they expect."""
@@ -69,18 +69,18 @@ class Limits(NamedTuple):
 
 
 def limits(within: float = math.inf) -> Limits:
-    """The parts of so many seconds: first what a start takes and its tests, then builds."""
+    """The division of so many seconds: first a start and its tests, then builds."""
     suite = max(0.0, min(_SUITE, within - _START))
     return Limits(build=max(0.0, min(_BUILD, within - _START - suite)), suite=suite)
 
 
 def settings_of_ci(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of the cluster: those of CI where the environment names no others."""
+    """The settings of the cluster: CI's, unless the environment names others."""
     return Settings.from_environment({**DEFAULTS, **environment})
 
 
 def run_suite(say: Say, *, within: float = math.inf, install: bool = False, arguments: Sequence[str] = ()) -> int:
-    """Build, start the cluster, run the tests, end the cluster. Returns 0 or 1; 0 also where this machine cannot.
+    """Build, start the cluster, run the tests, stop the cluster. Returns 0 or 1; 0 also if this machine cannot.
 
     ``within`` is the time for all of it in seconds, ``install`` lets it install Debian packages, ``arguments`` are pytest's.
     """
@@ -126,24 +126,24 @@ def _alone(settings: Settings) -> Iterator[None]:
         except OutOfTimeError as error:
             raise CannotHere("they run here already, in another process") from error
         except OSError as error:
-            raise CannotHere(f"nothing can be kept in {settings.cache}: {one_line(error)}") from error
+            raise CannotHere(f"cannot write to {settings.cache}: {one_line(error)}") from error
         yield
 
 
 def _built(settings: Settings, seconds: float, say: Say) -> Settings:
-    """Build what is missing. Returns the settings of a cluster with those controllers that are there then."""
+    """Build what is missing. Returns the settings of a cluster with the available controllers."""
     cache, started = Cache(settings.cache), time.monotonic()
     missing = cache.missing(settings.controllers)
     try:
         build(settings, say, until=started + seconds)
     except OutOfTimeError as error:
         left = cache.missing(settings.controllers)
-        kept = f"{len(missing) - len(left)} of {len(missing)} parts were built in {_minutes(started)}; the next run goes on"
+        kept = f"{len(missing) - len(left)} of {len(missing)} parts were built in {_minutes(started)}; the next run continues"
         if cache.missing(()):
             raise CannotHere(kept) from error
         there = tuple(each for each in settings.controllers if not cache.missing((each,)))
         if left:
-            say(f"{kept}, and this one goes without {', '.join(sorted(set(settings.controllers) - set(there)))}")
+            say(f"{kept}, and this one runs without {', '.join(sorted(set(settings.controllers) - set(there)))}")
         settings = dataclasses.replace(settings, controllers=there)
         _make_images(settings, say)
     except (TestbedError, OSError) as error:
@@ -154,11 +154,11 @@ def _built(settings: Settings, seconds: float, say: Say) -> Settings:
 
 
 def _make_images(settings: Settings, say: Say) -> None:
-    """Make the images of programs that are there."""
+    """Create the images of the available programs."""
     try:
         build(settings, say, until=time.monotonic() + _IMAGES)
     except (TestbedError, OSError) as error:
-        raise CannotHere(f"there are no images: {one_line(error)}") from error
+        raise CannotHere(f"cannot build the images: {one_line(error)}") from error
 
 
 def _on_cluster(settings: Settings, seconds: float, ends: float, say: Say, arguments: Sequence[str]) -> int:
@@ -171,7 +171,7 @@ def _on_cluster(settings: Settings, seconds: float, ends: float, say: Say, argum
             code = _once_more(settings, ends, say, arguments)
     finally:
         bring_down(settings)
-    say(f"the cluster started in {_minutes(started, up)}, its tests took {_minutes(up)}, and nothing of it is left")
+    say(f"the cluster started in {_minutes(started, up)}, its tests took {_minutes(up)}, and it left nothing behind")
     return int(code != 0)
 
 
@@ -180,21 +180,21 @@ def _once_more(settings: Settings, ends: float, say: Say, arguments: Sequence[st
     load = _load()
     left = ends - time.monotonic() - _START
     if left < _LEAST:
-        say("tests failed once, and there is no time to run them again: this is no failure of CI")
+        say("tests failed once, without time to run them again: not a failure of CI")
         return 0
     say("the failed tests once more, alone, on a cluster that starts afresh")
     try:
         bring_up(settings, say)
     except (TestbedError, OSError) as error:
-        say(f"it does not come up again, so this is no failure of CI: {one_line(error)}")
+        say(f"it does not start again: not a failure of CI: {one_line(error)}")
         return 0
     again = [*arguments, "--last-failed", "--last-failed-no-failures=none"]
     code = _tests(settings, say, again, most=min(_RETRY, left))
     load = min(load, _load())
     if not code:
-        say("unsteady tests, to be mended: they passed only alone")
+        say("flaky tests, to be fixed: they passed only alone")
     elif load > _BUSY:
-        say(f"{load:.0f} processes wanted each processor of this machine both times, so this is no failure of CI")
+        say(f"{load:.0f} processes wanted each processor of this machine both times: not a failure of CI")
         return 0
     return code
 
@@ -214,14 +214,14 @@ def _start(settings: Settings, say: Say) -> None:
         except (TestbedError, OSError) as left:
             say(f"after a start that failed: {one_line(left)}")
         if isinstance(error, TestbedError | OSError):
-            raise CannotHere(f"the cluster does not come up: {one_line(error)}") from error
+            raise CannotHere(f"the cluster does not start: {one_line(error)}") from error
         raise
 
 
 def _tests(settings: Settings, say: Say, arguments: Sequence[str], *, most: float, enough: float = math.inf) -> int:
-    """Run pytest, and return its exit code. What it leaves behind has the mark of the cluster, and ends with it.
+    """Run pytest, and return its exit code. Its leftover processes have the cluster's mark, and end with it.
 
-    After ``enough`` seconds no test begins, after ``most`` it is ended.
+    After ``enough`` seconds tests no longer begin, after ``most`` it is killed.
     """
     environment = {
         **settings.environment(),

@@ -23,7 +23,7 @@ _POOLS = {"spot": "spot", "system": "system"}  # of the configuration, and the l
 
 
 def a_job(pods: int) -> Object:
-    """An indexed Job whose pods nobody but this module makes."""
+    """An indexed Job whose pods only this module creates."""
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     spec = {
@@ -48,7 +48,7 @@ def pods_of(job: Object) -> Iterator[Object]:
 
 
 async def at_once(requests: Requests, made: Controllers, namespace: str, count: int) -> list[Row]:
-    """Create the pods, wait until all of them run, and compare what Kubernetes has with what is recorded."""
+    """Create the pods, wait until all of them run, and compare Kubernetes' pods with the records."""
     job = await requests.send("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", a_job(count))
     path = f"/api/v1/namespaces/{namespace}/pods"
     begun = time.perf_counter()
@@ -105,7 +105,7 @@ def _twice(pods: list[Object]) -> int:
 
 
 def _unequal(pods: list[Object], state: Any) -> int:
-    """The keys that are recorded and not in Kubernetes, or the reverse, and those that are there twice."""
+    """The keys that are recorded and not in Kubernetes, or the reverse, and duplicates."""
     there, recorded = (
         {f"{pod['metadata']['uid']}" for pod in pods},
         [one.key.partition("/")[0] for one in _attempts(state)],

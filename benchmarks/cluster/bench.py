@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def _measure(line: str, settings: Settings, kube: Kube, arguments: argparse.Namespace) -> list[Row]:
-    """The rows of one line, with a controller and a namespace of its own."""
+    """The rows of one line, with a separate controller and namespace."""
     namespace = f"bench-{line}-{os.getpid()}"
     with tempfile.TemporaryDirectory() as folder, controllers(settings, kube, Path(folder), options=()) as made:
         kube.run("create", "namespace", namespace)
@@ -118,7 +118,7 @@ async def _line(
 
 @contextmanager
 def _bed(settings: Settings) -> Iterator[None]:
-    """A test bed that is up; one that was started here is taken down."""
+    """A running test bed; one that was started here is taken down."""
     if settings.kubeconfig.exists() and Api(settings).ready():
         yield
         return

@@ -58,7 +58,7 @@ class Api:
             return await answer.json()
 
     async def fill(self, pods: int) -> None:
-        """Create the namespace with so many pods; those of an earlier comparison are used again."""
+        """Create the namespace with so many pods; pods of an earlier comparison are reused."""
         await self.send("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         account = {"metadata": {"name": "default"}}
         await self.send("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", account)
@@ -174,7 +174,7 @@ class Reader:
 
 
 async def scale(api: Api, kubeconfig: str, pods: int, seconds: float) -> None:
-    """Print a row for each reader: until all pods are known, memory, CPU and lag while pods change."""
+    """Print a row for each reader: time until all pods are known, memory, CPU and lag while pods change."""
     print(
         "\n| reader | until synced | CPU until then | resident (peak) | CPU of a core while pods change | lag p50 | lag p99 |"
     )
@@ -208,7 +208,7 @@ FAULTS: dict[str, Fault | None] = {
 
 
 async def faults(api: Api, upstream: Upstream) -> None:
-    """Print a row for each fault and reader: did it go on, did it see a change and a deletion made meanwhile."""
+    """Print a row for each fault and reader: whether it continued, and saw a change and a deletion made meanwhile."""
     print("\n| fault | reader | goes on | sees what changed meanwhile | and what was deleted meanwhile |")
     print("| --- | --- | --- | --- | --- |")
     for number, (title, fault) in enumerate(FAULTS.items()):

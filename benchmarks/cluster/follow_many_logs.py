@@ -79,7 +79,7 @@ class Log:
 
 
 class Server:
-    """Serves logs whose lines come at moments of their own."""
+    """Serves logs whose lines arrive at separate times."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         now, moments = time.time(), random.Random(2)  # noqa: S311  # when lines come
@@ -188,18 +188,18 @@ def lags(logs: list[Path], until: float) -> list[float]:
 
 
 def parts_of(first: Path) -> list[str]:
-    """The names of the parts of a log, of which the first one is given, in their order."""
+    """The names of the parts of a log, given the first one, in their order."""
     return sorted(each.name for each in first.parent.iterdir() if each.name.isdecimal())
 
 
 def text_of(part: Path) -> bytes:
-    """The text of a part, behind which a line of JSON stands."""
+    """The text of a part, which is followed by a line of JSON."""
     data = part.read_bytes()
     return data[: data.rindex(b"\n[")]
 
 
 def whole(first: Path) -> bytes:
-    """All of a log, of which the first part is given."""
+    """A whole log, given its first part."""
     return b"".join(text_of(first.with_name(name)) for name in parts_of(first))
 
 

@@ -84,7 +84,7 @@ class QuickServer(RecordServer):
 
 
 def copy_all(server: RecordServer, copies: int, over: int) -> None:
-    """Add copies of all runs, under names and UIDs of their own; the last ``over`` of them have ended."""
+    """Add copies of all runs, with new names and UIDs; the last ``over`` of them have ended."""
     originals = [(where, dict(known)) for where, known in server.objects.items() if "/namespaces/" in where]
     for copy in range(1, copies + over + 1):
         for where, known in originals:
@@ -147,7 +147,7 @@ def fill(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def start(asked: argparse.Namespace) -> dict[str, Any]:
-    """Start a recorder beside all of it, and record one thing more."""
+    """Start a recorder with all these records, and record one more event."""
     before = memory("VmRSS")
     with login(Path(asked.kubeconfig)) as kubernetes:
         began = time.monotonic()
@@ -163,13 +163,13 @@ def start(asked: argparse.Namespace) -> dict[str, Any]:
         if made.recorder.problem:
             raise SystemExit(made.recorder.problem)
         found = {
-            "seconds until all runs are taken up": opened,
+            "seconds until all runs are open": opened,
             "seconds until the first record": first,
             "MiB of an empty recorder": before,
             "MiB with all runs": with_runs,
             "MiB with all runs and pods": memory("VmRSS"),
             "MiB at most": memory("VmHWM"),
-            "runs taken up": len(made.store.runs),
+            "runs open": len(made.store.runs),
         }
         made.close()
         return found

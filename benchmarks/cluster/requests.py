@@ -49,7 +49,7 @@ class Requests:
 
 @asynccontextmanager
 async def connected(settings: Settings, connections: int = 64) -> AsyncIterator[Requests]:
-    """A client of a test bed with at most so many connections."""
+    """A client of a test bed with a limited number of connections."""
     config = yaml.safe_load(settings.kubeconfig.read_text(encoding="utf-8"))
     cluster, token = config["clusters"][0]["cluster"], config["users"][0]["user"]["token"]
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())

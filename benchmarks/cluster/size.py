@@ -47,7 +47,7 @@ def a_job(number: int, pods: int) -> Object:
 
 
 async def size(requests: Requests, made: Controllers, namespace: str, arguments: argparse.Namespace) -> list[Row]:
-    """Fill the cluster, let the controller rest, change pods for a while, and say what it cost."""
+    """Fill the cluster, let the controller settle, change pods for a while, and return the cost."""
     cost = Cost(made.pids(0))
     begun = time.perf_counter()
     jobs, each = arguments.jobs, arguments.pods // arguments.jobs
@@ -105,7 +105,7 @@ async def _recorded(requests: Requests, namespace: str, count: int) -> None:
 
 
 async def _rests(cost: Cost) -> None:
-    """Wait until the controller has nothing left to do."""
+    """Wait until the controller is idle."""
 
     async def is_quiet() -> bool:
         before = cost.seconds()
@@ -138,7 +138,7 @@ class Cost:
 
 
 class Changing:
-    """Changes running pods, and times how long their ends take to be known."""
+    """Changes running pods, and times how soon their ends are known."""
 
     def __init__(self, requests: Requests, kubeconfig: Path, namespace: str, pods: list[Object]) -> None:
         self._requests, self._kubeconfig, self._namespace = requests, kubeconfig, namespace
@@ -166,7 +166,7 @@ class Changing:
         await asyncio.sleep(max(0.0, begun + seconds - time.monotonic()))
 
     async def finish(self) -> None:
-        """Wait for what was begun; a failure of it is raised."""
+        """Wait for started changes; raise their failures."""
         await asyncio.gather(*self._waiting)
 
     async def _touch(self) -> None:

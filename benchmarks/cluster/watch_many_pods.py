@@ -102,7 +102,7 @@ class Cluster:
         self.each = pods // jobs
 
     async def fill(self) -> None:
-        """Make what is not there yet."""
+        """Create what is missing."""
         labels = {"spotwright.dev/enabled": "true"}
         await self._api.send("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
         account = {"metadata": {"name": "default"}}
@@ -152,7 +152,7 @@ async def together(requests: Iterable[Awaitable[Any]]) -> None:
 
 
 class WatcherProcess:
-    """The watcher as a process of its own, and what it costs."""
+    """The watcher as a separate process, and its cost."""
 
     def __init__(self, kubeconfig: str, folder: Path) -> None:
         self._state, self._log = folder / "state", folder / "log"

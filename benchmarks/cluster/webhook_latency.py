@@ -50,7 +50,7 @@ Times = dict[str, list[float]]
 
 
 def a_job(pods: int) -> dict[str, Any]:
-    """An indexed Job whose pods nobody but this script makes, and that no scheduler binds."""
+    """An indexed Job whose pods only this script creates, and which are not scheduled."""
     env = [{"name": f"S_{number}", "value": "v"} for number in range(20)]
     container = {"name": "main", "image": BUSYBOX, "command": ["true"], "env": env}
     template = {"spec": {"restartPolicy": "Never", "schedulerName": "nobody", "containers": [container]}}
@@ -108,7 +108,7 @@ async def at_rate(client: Client, name: str, pods: Iterator[dict[str, Any]], rat
 async def latency(
     settings: Settings, kube: Kube, arguments: argparse.Namespace, namespaces: Mapping[str, str]
 ) -> Times:
-    """Create pods at the rate in turns, and return how long each took. Both namespaces get a Job of their own."""
+    """Create pods at the rate in turns, and return how long each took. Each namespace has a separate Job."""
     count = int(arguments.rate * (arguments.seconds + 2 * TURN))
     for namespace in namespaces.values():
         kube.run("create", "-n", namespace, "-f", "-", text=yaml.safe_dump(a_job(count)))
@@ -134,7 +134,7 @@ async def latency(
 
 
 def rows(times: Times, rate: float) -> list[Row]:
-    """What admission adds, beside creation without it."""
+    """The latency that admission adds, compared with creation without it."""
     pairs = [(mine, plain) for mine, plain in zip(quantiles(times["with"]), quantiles(times["without"]), strict=True)]
     what = f"a pod is created at {rate:g} a second"
     return [
@@ -149,7 +149,7 @@ def quantiles(times: list[float]) -> tuple[float, float]:
 
 
 def prefer(settings: Settings, made: Controllers, nice: int) -> None:
-    """Set the priority of everything that takes part: of threads, and of their sessions where Linux groups these (sched(7))."""
+    """Set the priority of all parts: of threads, and of their sessions where Linux groups these (sched(7))."""
     processes = Processes(settings)
     found = [os.getpid(), *(process.pid for process in made.processes.values())]
     found += [pid for name in ("apiserver", "etcd") if (pid := processes.pid(name)) is not None]

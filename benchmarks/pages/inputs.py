@@ -34,7 +34,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _STEPS = 20  # transactions a second at most
 
 LIVE = TaskWork(60.0, spread=0.5)
-"""The work of each task of a run that is played: they end one after the other, on nodes that are not taken."""
+"""The work of each task of a replayed run: they end one after the other, on nodes that are not reclaimed."""
 
 
 def made(state: Path, name: str, kind: Kind) -> Path:
@@ -72,19 +72,19 @@ def _line(number: int) -> str:
 
 
 class Playing:
-    """A process that goes on with a run, and what it told."""
+    """A process that continues a run, with its reports."""
 
     def __init__(self, process: subprocess.Popen[bytes], told: Path) -> None:
         self._process, self._told = process, told
 
     def committed(self) -> dict[int, float]:
-        """When there were so many succeeded tasks, by their number."""
+        """When that many tasks had succeeded, by number."""
         lines = (line.split() for line in self._told.read_text().splitlines())
         return {int(count): float(at) for count, at in (line for line in lines if len(line) == 2)}
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nothing is committed meanwhile."""
+        """Pause commits during the block."""
         hold = _hold(self._told)
         hold.touch()
         time.sleep(1.0)  # what is under way is committed, and told
@@ -96,7 +96,7 @@ class Playing:
 
 @contextmanager
 def playing(recorded: Path, copy: Path, rate: float, told: Path) -> Iterator[Playing]:
-    """Go on with a run, until the end of ``with``. At its begin a twentieth of its tasks has ended."""
+    """Continue a run, until the end of ``with``. At its beginning a twentieth of its tasks has ended."""
     command = [sys.executable, "-m", "benchmarks.pages.inputs", "play", str(recorded), str(copy), str(rate), str(told)]
     process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -154,7 +154,7 @@ def _play(recorded: str, copy: str, rate: str, told: str) -> None:
 
 
 def _hold(told: Path) -> Path:
-    """While this file is there, nothing goes on."""
+    """While this file exists, the run pauses."""
     return told.with_name(f"{told.name}.hold")
 
 

@@ -28,7 +28,7 @@ class Measured:
         return 1 if self.quick else usual
 
     def new_folder(self, name: str) -> Path:
-        """A folder that nothing has used."""
+        """An unused folder."""
         self._count += 1
         path = self.folder / f"{name}-{self._count}"
         path.mkdir()

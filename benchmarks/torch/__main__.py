@@ -20,7 +20,7 @@ _LIMITS: Mapping[str, float] = {
     "notice to the decision of all ranks, 99th percentile": 50,  # ms
     "notices that did not save one step of all": 0,
 }
-"""Of the agreement, by the names in :mod:`benchmarks.torch.agreement`; its other figures have none."""
+"""Limits for the agreement, by the names in :mod:`benchmarks.torch.agreement`; its other figures have none."""
 
 _RATIOS: Mapping[str, float] = {
     "sharded save": 1.0,
@@ -32,7 +32,7 @@ _RATIOS: Mapping[str, float] = {
 
 
 def main() -> int:
-    """Measure what was asked for. Exit code 1 when a target is missed."""
+    """Measure the selected lines. Exit code 1 when a target is missed."""
     options = _options()
     out = sys.stderr if options.json else sys.stdout
     rows: list[Row] = []

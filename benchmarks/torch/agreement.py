@@ -26,7 +26,7 @@ SECONDS_BETWEEN = 0.02
 
 
 def measure(notices: int = 100) -> list[tuple[str, float, str]]:
-    """Return what was measured: its name, the figure, and its unit."""
+    """Return the measurements: name, figure, and unit."""
     with (
         tempfile.TemporaryDirectory(prefix="spotwright-agreement-") as name,
         socket.create_server(("127.0.0.1", 0)) as at,

@@ -157,7 +157,7 @@ _MODULES = ("transformers.trainer", "transformers.models.gpt2.modeling_gpt2", "l
 
 
 def measure(times: int = 3) -> Iterator[tuple[str, list[float], list[float]]]:
-    """Yield what was measured: its name, the steps that each interruption cost with our line, and those without it."""
+    """Yield the measurements: the name, the steps that each interruption cost with our line, and those without it."""
     with tempfile.TemporaryDirectory(prefix="spotwright-frameworks-") as name, forge(*_MODULES) as trainings:
         folder = Path(name)
         for framework, (example, replaced) in {**ALONE, **OF_TWO_RANKS}.items():
@@ -177,7 +177,7 @@ def measure(times: int = 3) -> Iterator[tuple[str, list[float], list[float]]]:
 def _without_us(text: str, replaced: Mapping[str, str]) -> str:
     for ours, theirs in replaced.items():
         if ours not in text:
-            raise RuntimeError(f"the example has no line {ours!r} any more")
+            raise RuntimeError(f"the example no longer has the line {ours!r}")
         text = text.replace(ours, theirs)
     return text
 

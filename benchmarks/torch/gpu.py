@@ -28,7 +28,7 @@ _BYTES_OF_A_LAYER = 4 * _WIDTH * _WIDTH * 3  # float32: a weight, and the two mo
 
 
 def measure(megabytes: int, rounds: int = 5) -> list[tuple[str, float, float, str]]:
-    """Return lines of name, ours, theirs and unit; none without a GPU. ``megabytes`` is about the size of the state."""
+    """Return lines of name, ours, theirs and unit; empty without a GPU. ``megabytes`` is about the size of the state."""
     if not torch.cuda.is_available():
         return []
     layers = max(1, megabytes * 1_000_000 // _BYTES_OF_A_LAYER)
@@ -40,7 +40,7 @@ def measure(megabytes: int, rounds: int = 5) -> list[tuple[str, float, float, st
 
 
 def name() -> str:
-    """What the GPU is called."""
+    """The GPU's name."""
     return str(torch.cuda.get_device_name())
 
 

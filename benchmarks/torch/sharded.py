@@ -31,7 +31,7 @@ TENSOR = 32 << 20  # bytes
 
 
 def measure(megabytes: int = 1024) -> list[tuple[str, float, float]]:
-    """Return what was measured: its name, the median seconds of ours, and of theirs."""
+    """Return the measurements: the name, our median seconds, and theirs."""
     for name in ("torch.distributed.checkpoint", "torch.distributed.tensor"):
         importlib.import_module(name)  # once, for all ranks
     folder = Path(tempfile.mkdtemp(prefix="spotwright-sharded-"))

@@ -51,7 +51,7 @@ def served(folder: Path) -> Iterator[str]:
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Say nothing: the download step says what it fetched."""
+        """Print nothing: the download step prints what it fetched."""
 
 
 def main() -> int:

@@ -97,7 +97,7 @@ def train(
 
 
 class Outputs(NamedTuple):
-    """What the pipeline gives."""
+    """The outputs of the pipeline."""
 
     accuracy: float
     model: dsl.Model

@@ -5,7 +5,7 @@ from kfp import dsl
 
 @dsl.component
 def web_downloader(url: str, data: dsl.Output[dsl.Artifact]) -> None:
-    """Fetch what is at the URL."""
+    """Fetch the URL's content."""
     import urllib.request
 
     with urllib.request.urlopen(url) as response, open(data.path, "wb") as file:

@@ -1,1 +1,1 @@
-"""What a cluster is made of: programs built from published Go modules, and images made without a registry."""
+"""Builds the parts of a cluster: programs from published Go modules, and images without a registry."""

@@ -43,7 +43,7 @@ _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
 _POLL = 0.2  # seconds
 
 MINUTE = 60.0
-"""Seconds between two lines about what is being built."""
+"""Seconds between two lines of build progress."""
 
 
 class Cache:
@@ -89,7 +89,7 @@ class Cache:
 
     @contextmanager
     def new_entry(self, name: str) -> Iterator[Path]:
-        """A folder to fill, which takes the name ``name`` in the cache if the block ends well."""
+        """A folder to fill, which is moved to the cache as ``name`` if the block succeeds."""
         partial = self.root / f".partial-{name}"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -102,8 +102,8 @@ def build_all(
 ) -> None:
     """Build what the cache lacks for these controllers; ``progress`` gets one line for each entry.
 
-    Raise :class:`OutOfTimeError` if something is still missing at ``until``, in seconds of ``time.monotonic()``. Entries that are
-    whole stay, and Go keeps the packages that it has compiled, so the next build goes on from there.
+    Raises :class:`OutOfTimeError` if something is still missing at ``until``, in seconds of ``time.monotonic()``. Complete
+    entries stay, and Go keeps its compiled packages, so the next build continues from there.
     """
     missing = cache.missing(controllers)
     for number, item in enumerate(missing, 1):
@@ -135,7 +135,7 @@ def build_one(
 
 @contextmanager
 def _told_every_minute(what: str, progress: Callable[[str], None]) -> Iterator[None]:
-    """While the block runs, say each minute what is being built: Go says nothing for ten minutes."""
+    """While the block runs, print each minute what is being built: Go is silent for ten minutes."""
     started, ended = time.monotonic(), threading.Event()
 
     def tell() -> None:
@@ -189,13 +189,13 @@ def _copy_manifests(item: Manifests, folder: Path, until: float) -> None:
 
 
 def _go(command: list[str], folder: Path, until: float) -> str:
-    """Run Go, in a session of its own: its compilers end with it when the time is over or Ctrl-C comes.
+    """Run Go, in a new session: its compilers end with it when the time is over or on Ctrl-C.
 
-    The kernel ends it where this process is killed; see PR_SET_PDEATHSIG in prctl(2).
+    The kernel ends it if this process is killed; see PR_SET_PDEATHSIG in prctl(2).
     """
     left = until - time.monotonic()
     if left <= 0:
-        raise OutOfTimeError("no time is left")
+        raise OutOfTimeError("out of time")
     setpriv = shutil.which("setpriv")  # of util-linux
     process = subprocess.Popen(
         [*([setpriv, "--pdeathsig", "KILL"] if setpriv else []), *command],

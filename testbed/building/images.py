@@ -61,16 +61,17 @@ _SELF_TEST = f"import ctypes, hashlib, json, sqlite3, ssl, zlib; ctypes.CDLL({_U
 
 
 def archives(cache: Cache, controllers: Collection[str]) -> list[Path]:
-    """The archives of the images for a cluster with these controllers, of which some may still be missing."""
+    """The archives of the images for a cluster with these controllers, some of which may still be missing."""
     return [path for path, _ in _recipes(cache, controllers)]
 
 
 def make_images(
     cache: Cache, controllers: Collection[str], progress: Callable[[str], None], *, until: float = math.inf
 ) -> list[Path]:
-    """Make the archives that the cache lacks; ``progress`` gets one line for each. Returns those of these controllers.
+    """Create the archives that the cache lacks; ``progress`` gets one line for each. Returns those of these controllers.
 
-    Raise :class:`testbed.errors.OutOfTimeError` if another command has the cache until then, in seconds of ``time.monotonic()``.
+    Raises :class:`testbed.errors.OutOfTimeError` if another command holds the cache until then, in seconds of
+    ``time.monotonic()``.
     """
     with cache.locked(until):
         for path, make in _recipes(cache, controllers):
@@ -83,7 +84,7 @@ def make_images(
 
 
 def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Callable[[Path], None]]]:
-    """Each archive with the function that makes it. Its name changes with what goes into it."""
+    """Each archive with the function that creates it. Its name changes with its content."""
     folder = cache.root / "images"
     pause, argoexec = cache.program("pause"), cache.program("argoexec")
     of_argo: list[tuple[Path, Callable[[Path], None]]] = [
@@ -169,7 +170,7 @@ def _make_python(target: Path) -> None:
 
 
 def _make_katib_python(target: Path, katib: Path, requirements: Path) -> None:
-    """Katib's Python, with what it imports, below /opt/katib; its entrypoint is medianstop."""
+    """Katib's Python, with its imports, below /opt/katib; its entrypoint is medianstop."""
 
     def add(root: Path) -> None:
         shutil.copytree(katib, root / "opt/katib", ignore=shutil.ignore_patterns("*.yaml"))
@@ -232,7 +233,7 @@ def _root() -> Iterator[Path]:
 
 
 def _prefix() -> str:
-    """Where Python lies in the image: a Python that was installed elsewhere, say by pyenv, moves to /usr/local."""
+    """The place of Python in the image: a Python installed elsewhere, for example by pyenv, moves to /usr/local."""
     return "/usr" if sys.base_prefix == "/usr" else "/usr/local"
 
 
@@ -252,7 +253,7 @@ def _add_python(root: Path) -> None:
 
 
 def _unlinked() -> Path:
-    """Where this machine has the library that programs load without being linked with it."""
+    """The place on this machine of a library that programs load without being linked with it."""
     try:
         ctypes.CDLL(_UNLINKED)
     except OSError as error:

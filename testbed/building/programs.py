@@ -83,7 +83,7 @@ PROGRAMS = (
     Program("helm", "helm", _HELM, f"{_HELM}/cmd/helm", version_variable=f"{_HELM}/internal/version.version"),
     Program("kube-score", "kube-score", _KUBE_SCORE, f"{_KUBE_SCORE}/cmd/kube-score"),
 )
-"""In the order in which they are built: a cluster starts after the first two, and others are built beside it."""
+"""The programs in build order: a cluster starts after the first two, and the others are built beside it."""
 
 TOOLS = ("helm", "kube-score")
 """The folders of programs that no cluster needs and tests on one do."""

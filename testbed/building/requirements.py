@@ -1,7 +1,7 @@
-"""What the machine must have: Linux with root, Debian packages, and Go where something has still to be built.
+"""The machine's requirements: Linux with root, Debian packages, and Go if something has still to be built.
 
-Everything that is missing is named in one message with the command that installs it. Whether the kernel lets root make nodes,
-which it does not inside most containers, is tried, because nothing tells it beforehand.
+Everything that is missing is named in one message with the command that installs it. Whether the kernel lets root create
+nodes, which it does not inside most containers, can only be found by trying.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ mount -t tmpfs tmpfs "$0"
 mkdir "$0/upper" "$0/work"
 mount -t overlay -o "lowerdir=/var/lib,upperdir=$0/upper,workdir=$0/work" overlay /var/lib
 """
-"""What a cluster's network and the first process of a node (`machine/init.sh`) ask of the kernel; gone when its shell ends."""
+"""Kernel features for a cluster's network and the first process of a node (`machine/init.sh`); gone when its shell ends."""
 
 _ISOLATED = ("unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--mount-proc", "--propagation", "private")
 _TRIAL_SECONDS = 30
@@ -50,14 +50,14 @@ _INSTALL_SECONDS = 240
 
 
 def check_machine(*, building: bool) -> None:
-    """Raise a :class:`TestbedError` that says what this machine lacks. Go is needed only for ``building``."""
+    """Raise a :class:`TestbedError` that names what this machine lacks. Go is needed only for ``building``."""
     reason = obstacle(building=building)
     if reason:
         raise TestbedError(reason)
 
 
 def obstacle(*, building: bool) -> str | None:
-    """Why no cluster can start here, in one sentence or two with the remedy, or None."""
+    """Why a cluster cannot start here, in one or two sentences with the remedy, or None."""
     if sys.platform != "linux":
         return "the test bed needs Linux: its nodes are namespaces of the kernel"
     if os.geteuid() != 0:
@@ -76,10 +76,10 @@ def missing_packages() -> list[str]:
 
 
 def kernel_obstacle() -> str | None:
-    """Why the kernel lets nobody make nodes here, or None; for root, where :func:`obstacle` found nothing."""
+    """Why the kernel does not allow nodes here, or None; for root, if :func:`obstacle` found nothing."""
     groups = [path for path in (_CGROUPS, _CGROUPS / "memory") if (path / "cgroup.procs").exists()]
     if not groups or not all(os.access(path, os.W_OK) for path in groups):
-        return "the kernel lets nobody make control groups here, as inside most containers"
+        return "the kernel does not allow control groups here, as inside most containers"
     with tempfile.TemporaryDirectory() as folder:
         command = [*_ISOLATED, "sh", "-ec", _TRIAL, folder]
         try:
@@ -89,13 +89,13 @@ def kernel_obstacle() -> str | None:
     if done.returncode == 0:
         return None
     said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-    return f"the kernel lets nobody make nodes here, as inside most containers: {said}"
+    return f"the kernel does not allow nodes here, as inside most containers: {said}"
 
 
 def install_packages(packages: Sequence[str]) -> str:
-    """Install Debian packages, for root on a machine of CI that asks nobody anything. Returns why it did not work, or nothing."""
+    """Install Debian packages, as root on a CI machine without prompts. Returns why it failed, or nothing."""
     if shutil.which("apt-get") is None:
-        return "there is no apt-get"
+        return "apt-get is not installed"
     options = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=60"]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install, update = ["apt-get", "install", *options, *packages], ["apt-get", "update"]

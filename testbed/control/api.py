@@ -1,6 +1,6 @@
-"""A small client of the cluster's API server, for what the test bed itself asks: kubectl, and plain GETs by path.
+"""A small client of the cluster's API server for the test bed itself: kubectl, and plain GETs by path.
 
-It goes over the listener on 127.0.0.1 as any client on this machine does. It is no client for Spotwright.
+It uses the listener on 127.0.0.1 like any client on this machine. Spotwright has another client.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Api:
         self.kubectl_path = Cache(settings.cache).component("kubectl")
 
     def get(self, path: str) -> Any:
-        """The object at a path of the API, or None where there is none."""
+        """The object at a path of the API, or None."""
         try:
             return json.loads(self._read(path))
         except urllib.error.HTTPError as error:
@@ -60,7 +60,7 @@ class Api:
         return datetime.fromisoformat(lease["spec"]["renewTime"]).timestamp() if lease else 0.0
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
-        """Run kubectl, with ``text`` as its input, and return what it prints."""
+        """Run kubectl with ``text`` as its input, and return its output."""
         kubeconfig = ["--kubeconfig", str(self._settings.kubeconfig)]
         return run([self.kubectl_path, *kubeconfig, *arguments], text=text)
 

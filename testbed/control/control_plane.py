@@ -20,7 +20,7 @@ END_ORDER = ("scheduler", "controller-manager", "apiserver", "etcd", "relay", "r
 """What depends on a process ends before it."""
 
 _AUDIT = Path(__file__).parent / "configuration" / "audit-policy.yaml"
-"""What accounts of pods ask for is kept, by which a test compares rights that are used with rights that are granted."""
+"""Audits the API requests of pods' accounts; a test compares used rights with granted ones."""
 
 _READY_TIMEOUT = 120.0  # seconds, on a busy machine
 _WAITING = (

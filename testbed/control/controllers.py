@@ -34,7 +34,7 @@ _LAYERED = (
     "unshare", "--mount", "--propagation", "private",
     "sh", "-ec", 'mount -t overlay overlay -o "lowerdir=$0:/etc" /etc; exec "$@"',
 )  # fmt: skip
-"""Runs a command that sees a folder laid over /etc, and that nobody else sees there."""
+"""Runs a command with a folder laid over /etc that only the command sees."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "trainer": ("jobset",),
@@ -220,7 +220,7 @@ def _make_certificate(settings: Settings, name: str) -> tuple[Path, Path]:
 
 
 def _webhooks(item: dict[str, Any], name: str, controller: _Controller, authority: str) -> dict[str, Any]:
-    """The configuration of webhooks with addresses in place of Services, and a name of its own."""
+    """A webhook configuration with addresses in place of Services, and a separate name."""
     kept = []
     for webhook in item["webhooks"]:
         client = webhook["clientConfig"]

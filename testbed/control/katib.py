@@ -55,7 +55,7 @@ def _folder(settings: Settings) -> Path:
 
 
 def command(settings: Settings) -> list[str | Path]:
-    """What stands before the controller's own command."""
+    """The prefix of the controller's command."""
     return [*_PRIVATE, _SEES, _folder(settings)]
 
 

@@ -1,1 +1,1 @@
-"""What belongs to the machine: processes, network namespaces, nodes and what stands beside a kubelet on a node."""
+"""The machine's part: processes, network namespaces, nodes and the services beside a kubelet on a node."""

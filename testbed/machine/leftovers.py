@@ -25,7 +25,7 @@ def remove(settings: Settings) -> None:
 
 
 def find(settings: Settings) -> list[str]:
-    """Name what is left of a cluster on this machine; an empty list is a clean machine."""
+    """Name the leftovers of a cluster on this machine; an empty list is a clean machine."""
     return [
         *(f"process {pid}: {_command(pid)}" for pid in marked_pids(settings.folder)),
         *(f"network namespace {name}" for name in network.namespaces(settings)),

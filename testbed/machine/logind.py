@@ -54,7 +54,7 @@ class Logind:
         return bool(self._locks)
 
     def shut_down(self) -> bool:
-        """Announce a shutdown. Returns whether all locks were released in time, as logind waits before it goes on."""
+        """Announce a shutdown. Returns whether all locks were released in time, as logind waits before it continues."""
         for connection in self._connections:
             connection.send(
                 _SIGNAL, [(_PATH, "/org/freedesktop/login1"), *_named("PrepareForShutdown")], "b", _bool(True)
@@ -117,7 +117,7 @@ class _Connection:
         self._sending = threading.Lock()
 
     def authenticate(self) -> None:
-        """Accept whoever may open the socket: the file is the access control."""
+        """Accept any client that may open the socket: the file is the access control."""
         self._exactly(1)  # a zero byte comes first
         while (line := self._line()) != b"BEGIN":
             if line.startswith(b"AUTH EXTERNAL"):
@@ -143,7 +143,7 @@ class _Connection:
         self.send(_REPLY, [(_REPLY_SERIAL, call.serial)], signature, body, descriptor)
 
     def refuse(self, call: _Message) -> None:
-        """Answer a call that is not known here."""
+        """Answer an unknown call."""
         name = "org.freedesktop.DBus.Error.UnknownMethod"
         text = f"the stand-in for logind has no {call.member}"
         self.send(_ERROR, [(_ERROR_NAME, name), (_REPLY_SERIAL, call.serial)], "s", _string(text))
@@ -217,7 +217,7 @@ def _packed(fields: list[tuple[int, str | int]]) -> bytes:
 
 
 def _member(fields: bytes, order: str) -> str:
-    """The member among the packed fields of a header; empty if there is none."""
+    """The member among the packed fields of a header; empty if it has none."""
     at = 0
     while at < len(fields):
         at += -at % 8

@@ -1,7 +1,7 @@
 """The network of a cluster: a namespace with a bridge for the control plane, and one namespace with one cable per node.
 
-Nothing is added to the machine's own network but a listener on 127.0.0.1. Pods of a node have a subnet of their own, which
-the bridge's namespace routes to the node; so processes that run there reach every pod and node.
+The machine's own network only gets a listener on 127.0.0.1. Pods of a node have a separate subnet, which the bridge's
+namespace routes to the node; so processes that run there reach every pod and node.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def create_control_plane(settings: Settings) -> None:
 
 
 def connect_node(settings: Settings, number: int) -> None:
-    """Make a node's namespace and connect it to the bridge; keep one that is there.
+    """Create a node's namespace and connect it to the bridge; keep an existing one.
 
-    The address of metadata servers is one of the node itself, so the node's pods reach it and other nodes do not.
+    The address of metadata servers belongs to the node itself, so its pods reach it and other nodes do not.
     """
     name = settings.node_namespace(number)
     if name in namespaces(settings):
@@ -73,7 +73,7 @@ def _lay_cable(settings: Settings, number: int, name: str) -> None:
 
 
 def unplug(settings: Settings, number: int) -> None:
-    """Pull a node's cable: its processes go on, and nobody hears of them."""
+    """Pull a node's cable: its processes continue, unreachable."""
     _inside(settings.node_namespace(number), ["ip link set eth0 down"])
 
 

@@ -1,7 +1,7 @@
 """Real nodes: a kubelet and a containerd each, in one tree of processes that SIGKILL ends like a power cut.
 
-A node has mount, pid, uts and network namespaces of its own, and its control groups below one of the cluster. What is on its
-disk (pods, images, the kubelet's state) lies in its folder and survives a power cut, as on a real machine.
+A node has separate mount, pid, uts and network namespaces, and its control groups below one of the cluster. Its disk (pods,
+images, the kubelet's state) is a folder that survives a power cut, as on a real machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SPARE_DELAY = 10  # seconds that logind waits longer than the kubelet needs; wi
 
 
 def start(settings: Settings, number: int) -> None:
-    """Start a node, connected to the network; it is Ready about ten seconds later. Do nothing if it runs."""
+    """Start a node, connected to the network; it is Ready about ten seconds later. Does nothing if it runs."""
     if is_running(settings, number):
         return
     folder = settings.node_folder(number)
@@ -71,7 +71,7 @@ def cut_power(settings: Settings, number: int) -> None:
 
 
 def stop(settings: Settings, number: int) -> None:
-    """End a node's services with SIGTERM, and then the node. Kubernetes is not told."""
+    """Stop a node's services with SIGTERM, and then the node. Kubernetes is not notified."""
     init = _init(settings, number)
     if init is not None:
         run(["kill", "-TERM", str(init)])
@@ -139,7 +139,7 @@ def _init(settings: Settings, number: int) -> int | None:
 
 
 def _inside(init: int) -> list[str]:
-    """What stands before a command that runs inside the node whose first process has this id."""
+    """The command prefix that enters the node whose first process has this id."""
     return ["nsenter", f"--target={init}", "--mount", "--pid", "--net", "--uts"]
 
 

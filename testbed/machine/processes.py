@@ -1,8 +1,8 @@
-"""Starts, finds and ends the background processes of a cluster.
+"""Starts, finds and stops the background processes of a cluster.
 
-Each has a name, a log and a file with its process id and start time, so that an id which the kernel gave to another
-process meanwhile is never signalled. All carry a mark in their environment, by which processes are found whose file is
-gone, say after an interrupted start.
+Each has a name, a log and a file with its process id and start time, so that an id which the kernel has reused is never
+signalled. All carry a mark in their environment, which finds processes whose file is lost, for example after an interrupted
+start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _POLL = 0.05  # seconds
 
 
 def run(command: Sequence[str | Path], *, text: str | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command to its end and return its output; a failure is a :class:`TestbedError` with what it printed."""
+    """Run a command to its end and return its output; a failure is a :class:`TestbedError` with the output."""
     words = [str(word) for word in command]
     done = subprocess.run(
         words, input=text, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}
@@ -55,7 +55,7 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float) -> floa
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as an exception does, so that what it began ends with it: builds, and the cluster."""
+    """Make SIGTERM end the block like an exception, so that everything it began ends with it: builds, and the cluster."""
 
     def stop(_number: int, _frame: FrameType | None) -> NoReturn:
         raise SystemExit(143)
@@ -83,7 +83,7 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         log: Path | None = None,
     ) -> int:
-        """Start a process in a session of its own, in a network namespace if one is named; return its id."""
+        """Start a process in a new session, in a network namespace if one is named; return its id."""
         words = [str(word) for word in command]
         if namespace is not None:  # nsenter executes the command in its own place, so the id is the command's
             words = ["nsenter", f"--net=/run/netns/{namespace}", *words]
@@ -109,7 +109,7 @@ class Processes:
         return self._settings.folder / "log" / f"{name}.log"
 
     def pid(self, name: str) -> int | None:
-        """The id of a process that runs, or None."""
+        """The id of a running process, or None."""
         try:
             pid, start = self._file(name).read_text().split()
         except (FileNotFoundError, ValueError):
@@ -121,7 +121,7 @@ class Processes:
         return sorted(path.stem for path in self._folder.glob("*.pid"))
 
     def end(self, name: str, *, kill: bool = False) -> None:
-        """End a process: SIGTERM, then SIGKILL after ten seconds, or SIGKILL at once. Do nothing if it is not there."""
+        """Stop a process: SIGTERM, then SIGKILL after ten seconds, or SIGKILL at once. Does nothing if it does not run."""
         pid = self.pid(name)
         if pid is not None:
             end_process(pid, kill=kill)

@@ -58,7 +58,7 @@ SOURCES = {
         "    while not os.path.exists(os.environ['SPOTWRIGHT_CHECKPOINT'] + '/leave'):\n        time.sleep(0.02)\n"
     ),
 }
-"""What tasks do, by name, as Python components for the local body."""
+"""The behaviors of tasks, by name, as Python components for the local body."""
 BEHAVIORS = {
     "succeeds": Behavior(0.1, Signals(exit_code=0)),
     "fails": Behavior(0.1, Signals(exit_code=3)),
@@ -70,7 +70,7 @@ BEHAVIORS = {
 
 
 def plan_of(tasks: Mapping[str, str], packages: Sequence[str] = (), **policy: str) -> Plan:
-    """A plan of independent tasks. ``tasks`` gives what each does, by a name of :data:`SOURCES`."""
+    """A plan of independent tasks. ``tasks`` gives the behavior of each, by a name of :data:`SOURCES`."""
     executors = {name: PythonComponent(SOURCES[does], "f", tuple(packages)) for name, does in tasks.items()}
     specs = [replace(a_task(name), executor=executor) for name, executor in executors.items()]
     return a_plan(specs, a_config(*POOLS, policy={**POLICY, **policy}))
@@ -139,7 +139,7 @@ class SimulatedStage:
             self.cluster.advance()
 
     def let_finish(self, task: str) -> None:
-        """Nothing to do: its time passes."""
+        """Do nothing: its time passes."""
 
     def has_started(self, task: str) -> bool:
         return not self.has_ended(task)
@@ -148,7 +148,7 @@ class SimulatedStage:
         return AttemptKey(RUN, task, 1) not in self.attempts.live
 
     def close(self) -> None:
-        """Nothing runs outside of the test."""
+        """Do nothing: there are no processes outside of the test."""
 
 
 def _no_outputs(_task: TaskState, _inputs: Inputs) -> Outputs:
@@ -184,7 +184,7 @@ class _Interruptions:
         return removals
 
     def performed(self) -> None:
-        """Nothing is held until then."""
+        """Do nothing: there are no resources to hold."""
 
 
 class LocalStage:

@@ -20,7 +20,7 @@ from spotwright.checkpoint import Checkpoint
 
 
 def state_of(number: int) -> dict[str, object]:
-    """A state of a size of its own, every part of which says which one it is."""
+    """A state of a specific size, every part of which contains its number."""
     mark = number.to_bytes(8, "little")
     return {"number": number, "small": [mark] * (number % 7), "large": mark * (1 + number * 7919 % 60_000)}
 
@@ -36,7 +36,7 @@ def save_for_ever(folder: str, confirmed: int) -> None:
 
 
 def kill_once(folder: str, chance: random.Random) -> int:
-    """Start a child, kill it after its first word or later; give the last number that it confirmed, 0 for none."""
+    """Start a child, kill it after its first line or later; return the last number that it confirmed, 0 for none."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -54,7 +54,7 @@ def kill_once(folder: str, chance: random.Random) -> int:
 
 
 def main(folder: str, kills: int, seed: int) -> dict[str, int]:
-    """Kill and load; give the counts of what was found."""
+    """Kill and load; return the counts of the results."""
     chance = random.Random(seed)  # noqa: S311  # a kill is no secret
     found = {"kills": kills, "wrong": 0, "older": 0, "inside": 0, "last": 0}
     newest = 0

@@ -13,7 +13,7 @@ from spotwright.checkpoint.save_manager import SaveManager
 __all__ = ["FACTS", "MemoryStore", "round_trip"]
 
 FACTS = {"step": 0, "finished": False, "age": 0.0, "step_seconds": None}
-"""What a save says beside its state."""
+"""The facts of a save beside its state."""
 
 
 class MemoryStore:

@@ -18,7 +18,7 @@ __all__ = ["CREDENTIALS", "WHY", "s3_server"]
 WHY = "needs the group `stores`: fsspec, s3fs and moto's server"
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hidden-value", "AWS_DEFAULT_REGION": "us-east-1"}
-"""What a job has in its environment."""
+"""The environment of a job."""
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def plain(ckpt: Checkpoint) -> None:
 
 
 def known_too_long(ckpt: Checkpoint) -> None:
-    """SIGTERM comes at the beginning of the second step; its handler runs before this goes on."""
+    """SIGTERM arrives at the beginning of the second step; its handler runs before this continues."""
     for step in ckpt.steps(1000):
         say("begins", step)
         if step == 1:

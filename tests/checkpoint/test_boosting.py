@@ -15,7 +15,7 @@ WHY = "needs the group `boosting`: xgboost-cpu and lightgbm"
 
 
 class Taken(Exception):
-    """Stands for the end of a node in the middle of training."""
+    """Simulates the end of a node during training."""
 
 
 def data() -> tuple[Any, Any]:

@@ -185,7 +185,7 @@ def test_a_program_that_did_not_load_cannot_overwrite_a_checkpoint(tmp_path: Pat
 
 
 class Writers(RuleBasedStateMachine):
-    """Any number of attempts, each step of a save on its own, torn writes among them, against what should be there."""
+    """Any number of attempts, each step of a save as a separate rule, including torn writes, compared with the model."""
 
     attempts = Bundle("attempts")
 
@@ -204,7 +204,7 @@ class Writers(RuleBasedStateMachine):
 
     @rule(tear=st.integers(0, 400))
     def begin_in_vain(self, tear: int) -> None:
-        """An attempt whose claim fails, and which ends by that. What it has left there ends the one before all the same."""
+        """An attempt whose claim fails, and which ends by that. Its remains still stop the previous attempt."""
         claim = self.tear_next(tear)
         with pytest.raises(SaveFailed):
             manager(self.store).claim(None)
@@ -237,7 +237,7 @@ class Writers(RuleBasedStateMachine):
         """An attempt that ends without a trace."""
 
     def tear_next(self, tear: int) -> str:
-        """Let the creation of the next entry fail, with some bytes of it there, or, for an even number, nothing."""
+        """Let the creation of the next entry fail, leaving some of its bytes, or, for an even number, nothing."""
         numbers = [int(name.removeprefix("entry-")) for name in self.store.files if name.startswith("entry-")]
         name = f"entry-{max(numbers, default=0) + 1:010d}"
         self.store.tears[name] = tear if tear % 2 else None

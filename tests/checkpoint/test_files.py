@@ -15,7 +15,7 @@ from spotwright.checkpoint.save_manager import SaveManager
 
 
 def tree(folder: Path) -> dict[str, Any]:
-    """What is below a folder: contents, targets of links, and whether files can be run."""
+    """The content of a folder: files, targets of links, and executable bits."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

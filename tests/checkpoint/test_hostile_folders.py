@@ -1,4 +1,4 @@
-"""A checkpoint that somebody else has written restores nothing outside its target, whatever its names and links are."""
+"""A checkpoint by a hostile writer restores nothing outside its target, whatever its names and links are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def content(_index: int) -> list[bytes]:
 
 
 def restored(tmp_path: Path, *entries: dict[str, Any]) -> list[str]:
-    """What is in the folder above the target after a load and a restore, or after their refusal."""
+    """The content of the folder above the target after a load and a restore, or after their refusal."""
     above = tmp_path / "above"
     above.mkdir()
     try:
@@ -77,9 +77,9 @@ def test_a_manifest_that_would_leave_its_folder_writes_nothing(tmp_path: Path, e
     [
         ([{"path": "a"}, {"path": "a"}], "a name twice: 'a'"),
         ([{"path": "a", **FILE}, {"path": "a", "link": "b"}], "a name twice: 'a'"),
-        ([{"path": "a", "b": 0}], "does not say whether it is a program: 'a'"),
-        ([{"path": "a", "x": "yes", "b": 0}], "does not say whether it is a program: 'a'"),
-        ([{"path": "a/b", **FILE}], "below no folder: 'a/b'"),
+        ([{"path": "a", "b": 0}], "does not say whether it is executable: 'a'"),
+        ([{"path": "a", "x": "yes", "b": 0}], "does not say whether it is executable: 'a'"),
+        ([{"path": "a/b", **FILE}], "whose parent is not a folder: 'a/b'"),
         (folders("/".join("d" * 300)), "nested deeper than 200 levels"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Importing the library brings the standard library only, and nothing of Spotwright that training code does not need."""
+"""Importing the library loads only the standard library, and no part of Spotwright that training code does not need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import spotwright.checkpoint
 
 
 def modules(code: str) -> set[str]:
-    """The modules that are there after this code, in a process of its own, without those that were there before."""
+    """The modules loaded by this code, in a separate process, without the ones loaded before."""
     whole = f"import sys; before = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())

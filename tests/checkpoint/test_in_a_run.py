@@ -65,4 +65,4 @@ def test_an_interrupted_task_ends_with_143_and_does_no_step_twice(tmp_path: Path
         cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert "nodes are reclaimed every" in explained.stdout
-    assert "as the pool states" in explained.stdout
+    assert "as the pool's configuration says" in explained.stdout

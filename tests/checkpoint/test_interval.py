@@ -129,8 +129,8 @@ def test_the_last_chance_is_when_one_step_more_would_be_too_many() -> None:
     [
         (SavePolicy(Hazard(None)), "not measured yet"),
         (SavePolicy(Hazard(None), every=90), "every 90 s of work, as set by `every`"),
-        (policy_of(Hazard(None)), "a save costs 2 s and nodes are reclaimed every 28 min (the usual for a spot node"),
-        (policy_of(Hazard(7200, taken=1)), "as the pool states, and 1 earlier attempt was interrupted"),
+        (policy_of(Hazard(None)), "a save costs 2 s and nodes are reclaimed every 28 min (typical for a spot node"),
+        (policy_of(Hazard(7200, taken=1)), "as the pool's configuration says, and 1 earlier attempt was interrupted"),
         (policy_of(Hazard(math.inf)), "nodes are reclaimed never (this pool's nodes are not)"),
         (policy_of(Hazard(7200), notice=120), "with a notice of 2 min, enough for the step under way and a save"),
     ],

@@ -59,7 +59,7 @@ def test_a_mark_that_is_cut_anywhere_is_none(tmp_path: Path) -> None:
     text = (folder / MARK).read_bytes()
     for length in range(len(text)):
         (folder / MARK).write_bytes(text[:length])
-        assert fault_of(folder) == "it has no mark, so its save did not end"
+        assert fault_of(folder) == "it has no completion mark, so its save did not finish"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_another_text_is_no_mark(tmp_path: Path, text: str) -> None:
     folder = filled(tmp_path, 20)
     (folder / MARK).write_text(text)
 
-    assert fault_of(folder) == "it has no mark, so its save did not end"
+    assert fault_of(folder) == "it has no completion mark, so its save did not finish"
 
 
 def test_a_mark_that_names_files_elsewhere_finds_none(tmp_path: Path) -> None:
@@ -102,7 +102,9 @@ def test_torn_folders_are_moved_aside_and_the_latest_of_them_is_kept(tmp_path: P
     filled(tmp_path, 30)
     lines = MarkedFolders(tmp_path, "checkpoint-").claim()
 
-    assert lines == ["checkpoint-30 is torn (it has no mark, so its save did not end); it is torn-checkpoint-30 now"]
+    assert lines == [
+        "checkpoint-30 is torn (it has no completion mark, so its save did not finish); moved it to torn-checkpoint-30"
+    ]
     assert sorted(each.name for each in tmp_path.glob("*checkpoint-*")) == ["checkpoint-10", "torn-checkpoint-30"]
 
 
@@ -124,7 +126,7 @@ def test_an_attempt_that_was_replaced_is_told(tmp_path: Path) -> None:
     old.check()
     new.claim()
 
-    with pytest.raises(StaleWriter, match="another attempt has taken over"):
+    with pytest.raises(StaleWriter, match="another attempt took over"):
         old.check()
     new.check()
 
@@ -154,7 +156,7 @@ def test_what_an_earlier_attempt_has_not_finished_is_moved_aside(tmp_path: Path)
     old.claim()
     written(old, 20, "old")
 
-    assert new.claim() == ["checkpoint-20 is torn (its save did not end); it is torn-checkpoint-20 now"]
+    assert new.claim() == ["checkpoint-20 is torn (its save did not finish); moved it to torn-checkpoint-20"]
     with pytest.raises(StaleWriter):
         old.put(20)
     assert new.newest() is None
@@ -228,7 +230,7 @@ def test_the_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     folders = MarkedFolders(tmp_path, "checkpoint-")
 
     assert folders.newest_of({"model": 1}, 1) == tmp_path / "checkpoint-20"
-    with pytest.raises(OtherProgram, match="a model with other parameters: name another place"):
+    with pytest.raises(OtherProgram, match="model has other parameters: name another place"):
         folders.newest_of({"model": 2, "shapes": [{"bias": [2]}]}, 1)
 
 
@@ -248,7 +250,7 @@ def test_the_first_differences_of_the_models_are_told(tmp_path: Path) -> None:
 def test_shapes_in_a_mark_that_somebody_has_changed_do_no_harm(tmp_path: Path, shapes: object) -> None:
     whole(tmp_path, 20, model=1, shapes=shapes)
 
-    with pytest.raises(OtherProgram, match="a model with other parameters"):
+    with pytest.raises(OtherProgram, match="model has other parameters"):
         MarkedFolders(tmp_path, "checkpoint-").newest_of({"model": 2, "shapes": [{"a": [1]}]}, 1)
 
 
@@ -256,7 +258,7 @@ def test_another_number_of_processes_is_said(tmp_path: Path, caplog: pytest.LogC
     whole(tmp_path, 20, model=1, processes=4)
 
     assert MarkedFolders(tmp_path, "checkpoint-").newest_of({"model": 1}, 2) == tmp_path / "checkpoint-20"
-    assert "was saved by 4 processes, and these are 2" in caplog.text
+    assert "was saved by 4 processes, and 2 are running now" in caplog.text
 
 
 def test_an_object_store_has_no_folders() -> None:

@@ -18,7 +18,7 @@ pytestmark = [
 
 
 class Taken(Exception):
-    """Stands for the end of a node in the middle of training."""
+    """Simulates the end of a node during training."""
 
 
 def data() -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def place(endpoint: str, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The arguments of a checkpoint below a prefix of its own."""
+    """The arguments of a checkpoint below a separate prefix."""
     return {"place": f"s3://bucket/{request.node.name}/run", "storage_options": {"endpoint_url": endpoint}}
 
 
@@ -66,7 +66,7 @@ def test_the_older_of_two_writers_is_refused_in_a_bucket(
         older.save("first")
         assert younger.load() == "first"
 
-        with pytest.raises(StaleWriter, match="another attempt has taken over"):
+        with pytest.raises(StaleWriter, match="another attempt took over"):
             older.save("late")
     assert newest(place) == "first"
     assert "overwrites" not in caplog.text

@@ -126,7 +126,7 @@ def test_on_a_full_disk_the_previous_save_stays_and_the_failed_one_is_removed(tm
     )
 
     assert done.returncode == 0, done.stderr
-    assert "could not be written (File too large); the one before it is untouched" in done.stdout
+    assert "could not be written (File too large); the previous one is untouched" in done.stdout
     assert Checkpoint(tmp_path / "place", writer=False).load() == b"c" * 50_000
     assert sum(path.stat().st_size for path in (tmp_path / "place").iterdir()) < 110_000
 
@@ -135,7 +135,7 @@ def test_on_a_full_disk_the_previous_save_stays_and_the_failed_one_is_removed(tm
 def test_at_whatever_byte_the_disk_is_full_the_previous_save_is_loaded_and_saving_can_go_on(
     tmp_path: Path, room: int
 ) -> None:
-    """The limit of a file's size stands for the end of a disk: it cuts the state file, or the entry."""
+    """The limit of a file's size replaces the end of a disk: it truncates the state file, or the entry."""
     ckpt = Checkpoint(tmp_path)
     ckpt.load()
     ckpt.save("before")

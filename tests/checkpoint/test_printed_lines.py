@@ -1,4 +1,4 @@
-"""Lines of `Checkpoint.print`: the last attempt has printed what an undisturbed training prints, each line once."""
+"""Lines of `Checkpoint.print`: the last attempt prints the lines of an undisturbed training, each once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def attempt(place: Path, *, every: float = 0, dies_in: int = -1, print_to: Path 
 
 
 def best(lines: list[str]) -> float:
-    """The metric of a trial by the strategy `max`, as Katib computes it from what one attempt printed."""
+    """The metric of a trial by the strategy `max`, as Katib computes it from the output of one attempt."""
     return max(float(found[2]) for line in lines for found in KATIB_S_FILTER.finditer(line) if found[1] == "accuracy")
 
 

@@ -25,7 +25,7 @@ def of_system(number: int) -> OSError:
         (Exception("Error while serializing: I/O error: Disk quota exceeded (os error 122)"), "Disk quota exceeded"),
         (
             RuntimeError("[enforce fail at inline_container.cc:671] . unexpected pos 576 vs 534"),
-            "PyTorch was refused a write",
+            "a write by PyTorch failed",
         ),
     ],
 )

@@ -54,7 +54,7 @@ GROWING: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _in_one_process() -> None:
-    """Nothing; a fixture of the module keeps its tests in one process of the suite (tests/distribution.py)."""
+    """Do nothing: a module fixture keeps its tests in one process of the suite (tests/distribution.py)."""
 
 
 def of_sklearn(name: str) -> Any:
@@ -82,7 +82,7 @@ def digits() -> tuple[Any, Any]:
 
 
 def predictions(model: Any) -> Any:
-    """What a model makes of the data."""
+    """The model's output for the data."""
     name = next(name for name in ("predict_proba", "decision_function", "predict", "transform") if hasattr(model, name))
     return getattr(model, name)(digits()[0])
 
@@ -95,7 +95,7 @@ def learn(model: Any, step: int) -> None:
 
 
 def again(new: Any, model: Any) -> Any:
-    """A new model that has loaded what another one saved."""
+    """A new model that loaded another one's save."""
     restore(new, round_trip(state_of(model)))
     return new
 

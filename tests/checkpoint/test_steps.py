@@ -251,7 +251,9 @@ def test_the_environment_gives_the_time_between_interruptions(tmp_path: Path, mo
         for _ in ckpt.steps(2):
             ckpt.step_done(0)
 
-    assert "nodes are reclaimed every 10 min (as the pool states), with a notice of 30 s" in ckpt.explain()
+    assert (
+        "nodes are reclaimed every 10 min (as the pool's configuration says), with a notice of 30 s" in ckpt.explain()
+    )
 
 
 @pytest.mark.parametrize("given", ["", "often", "0", "-5", "nan"])

@@ -1,4 +1,4 @@
-"""SIGTERM and notices: the step in hand is finished and saved where it fits, and nothing that was cut off claims success."""
+"""SIGTERM and notices: the current step is finished and saved if there is time, and interrupted work never claims success."""
 
 from __future__ import annotations
 

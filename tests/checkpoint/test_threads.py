@@ -1,4 +1,4 @@
-"""Threads of one training that save at once: none takes another for a successor, and what is committed is whole."""
+"""Threads of one training that save at once: none mistakes another for a successor, and committed saves are complete."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_without_a_whole_save_loading_fails_and_does_not_start_anew() -> None:
     for name in [name for name in store.files if name.startswith("state-")]:
         store.files[name] = store.files[name][:20]
 
-    with pytest.raises(BrokenCheckpoint, match="none of the checkpoints is whole"):
+    with pytest.raises(BrokenCheckpoint, match="every checkpoint is incomplete"):
         manager(store).load()
 
 
@@ -97,7 +97,7 @@ def test_a_save_that_was_passed_over_is_logged(tmp_path: Path, caplog: pytest.Lo
 
     with Checkpoint(tmp_path) as ckpt:
         assert ckpt.load() == 1
-    assert "that is not whole was passed over" in caplog.text
+    assert "skipped an incomplete checkpoint" in caplog.text
 
 
 @pytest.mark.usefixtures("attempts_in_one_process")

@@ -1,4 +1,4 @@
-"""Several trainings in one process: each has a place, and a second one in the same place says so instead of training nothing."""
+"""Several trainings in one process need separate places: a second one in the same place raises instead of skipping the work."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_a_second_training_in_a_place_raises_with_the_line_that_gives_it_its_own
 ) -> None:
     train(Checkpoint(tmp_path / "place"), 0, stop_after=stop_after)  # by a rule of its own it may end early
     gc.collect()
-    with pytest.raises(PlaceError, match=r"another training of this process.*Checkpoint\(name=\"fold1\"\)"):
+    with pytest.raises(PlaceError, match=r"another training in this process.*Checkpoint\(name=\"fold1\"\)"):
         train(Checkpoint(tmp_path / "place"), 100)
 
 
 def test_a_second_training_that_saves_without_loading_raises_too(tmp_path: Path) -> None:
     train(Checkpoint(tmp_path / "place"), 0)
-    with pytest.raises(PlaceError, match="another training of this process"):
+    with pytest.raises(PlaceError, match="another training in this process"):
         Checkpoint(tmp_path / "place").save({"value": 0})
 
 
@@ -50,7 +50,7 @@ def test_two_trainings_by_default_raise_where_the_variable_names_the_place(
 ) -> None:
     monkeypatch.setenv("SPOTWRIGHT_CHECKPOINT", str(tmp_path / "place"))
     assert train(Checkpoint(), 0) == (10, 10)
-    with pytest.raises(PlaceError, match="another training of this process"):
+    with pytest.raises(PlaceError, match="another training in this process"):
         train(Checkpoint(), 100)
 
 
@@ -89,7 +89,7 @@ def test_folds_with_names_go_on_where_each_was(tmp_path: Path) -> None:
 def test_the_same_steps_a_second_time_on_one_object_raise(tmp_path: Path) -> None:
     ckpt = Checkpoint(tmp_path / "place")
     train(ckpt, 0)
-    with pytest.raises(PlaceError, match=r"steps\(10\) has ended already.*its own place"):
+    with pytest.raises(PlaceError, match=r"steps\(10\) has already ended.*its own place"):
         train(ckpt, 100)
 
 

@@ -1,4 +1,4 @@
-"""Training code runs unchanged where no variable of an attempt is set: it saves, reports nothing and sees no notice."""
+"""Training code runs unchanged without an attempt's variables: it saves, reports nothing and sees no notice."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_an_output_that_a_task_does_not_have_is_shown_where_it_is_written(projec
 
 def test_a_file_that_ends_itself(project: Project) -> None:
     path, done = of_source(project, "import kfp, sys\nsys.exit(3)\n")
-    refused(project, done, f"{path}:2: the file ends itself with sys.exit")
+    refused(project, done, f"{path}:2: the file calls sys.exit")
 
 
 def test_a_file_with_an_error_of_syntax(project: Project) -> None:

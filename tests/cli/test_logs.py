@@ -171,7 +171,7 @@ def test_a_task_in_a_loop_is_selected_by_its_name_its_path_or_its_loop(project: 
         assert sorted(printed.splitlines()) == sorted(expected.splitlines()), called
     refused = project.here("logs", "r", "tell", "1")
     assert refused.code == 2
-    assert "tell is more than one task: loop/tell-0, loop/tell-1" in refused.err
+    assert "tell matches several tasks: loop/tell-0, loop/tell-1" in refused.err
 
 
 def waits_for_its_turn(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Pods that a webhook has admitted: what it noted of them, from the annotations with which it marked them."""
+"""Pods that a webhook admitted: the stored decisions, derived from the annotations with which it marked them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PINNED = "tests/pinned"
 
 
 def admission_of(pod: Mapping[str, Any], _root: str = "") -> Admission | None:
-    """What a review decided that has left these annotations; None for a pod without them."""
+    """The review's decision that left these annotations; None for a pod without them."""
     marks = pod["metadata"].get("annotations") or {}
     found = {
         name: marks[key]
@@ -34,7 +34,7 @@ def admission_of(pod: Mapping[str, Any], _root: str = "") -> Admission | None:
 
 
 def note_admission(server: SmallApiServer, pod: dict[str, Any]) -> None:
-    """Write what a review decided of a pod into its SpotCounter, and mark the pod with the review's token."""
+    """Store a review's decision about a pod in its SpotCounter, and mark the pod with the review's token."""
     decided, meta = admission_of(pod), pod["metadata"]
     owner = next((one["uid"] for one in meta.get("ownerReferences") or ()), "")
     if decided is None:

@@ -1,4 +1,4 @@
-"""Pods that come to the webhook, and what it makes of them."""
+"""Pods before and after the webhook."""
 
 from __future__ import annotations
 

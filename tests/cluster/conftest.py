@@ -1,10 +1,11 @@
-"""Fixtures for tests on a real Kubernetes: the cluster, a namespace of one's own, faults of nodes, and times measured.
+"""Fixtures for tests on a real Kubernetes: the cluster, a separate namespace, faults of nodes, and measured times.
 
-The test bed is the cluster by default: one that is up is used, else one is started for these tests and taken down afterwards.
-A bed with fewer controllers is enough: tests that need an absent one are skipped. Tests that need one which is still built beside
-the bed wait for it.
-With `SPOTWRIGHT_CLUSTER=external` the tests run on the cluster that `KUBECONFIG` names, say kind or minikube; those that let a
-node die are skipped there. `SPOTWRIGHT_CLUSTER_IMAGE` then names an image with a shell.
+The test bed is the cluster by default: a running one is used, else one is started for these tests and taken down afterwards. A
+bed with fewer controllers is enough: tests that need an absent one are skipped. Tests that need one which is still being built
+beside the bed wait for it.
+
+With `SPOTWRIGHT_CLUSTER=external` the tests run on the cluster of `KUBECONFIG`, for example kind or minikube; tests that kill
+a node are skipped there. `SPOTWRIGHT_CLUSTER_IMAGE` then names an image with a shell.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _UNTIL = pytest.StashKey[float]()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what would start after the time that CI has for tests on a cluster."""
+    """Skip tests that would start after CI's time for tests on a cluster."""
     seconds = float(os.environ.get(SECONDS) or math.inf)
     until = item.session.stash.setdefault(_UNTIL, time.monotonic() + seconds)
     if item.get_closest_marker("cluster") and time.monotonic() >= until:
@@ -67,7 +68,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show what the tests measured."""
+    """Show the measurements of the tests."""
     times = config.stash.get(_TIMES, {})
     if times:
         terminalreporter.section("seconds measured on the cluster")

@@ -89,7 +89,7 @@ class FolderRecord:
         try:
             self.folder.path.mkdir(exist_ok=True)
         except OSError as error:
-            raise StateError(f"{self.folder.path}: cannot be made ({error.strerror}); free some space") from error
+            raise StateError(f"{self.folder.path}: cannot be created ({error.strerror}); free some space") from error
         if not self.folder.plan(1).exists():
             save_plan(self.folder, 1, stored)
         if not self.folder.journal.exists():
@@ -155,7 +155,7 @@ def _is_nobody(_holder: Holder) -> bool:
 
 
 def _glance(folder: RunFolder) -> Glance:
-    """What the first and the last event say. Raises :class:`StateError`."""
+    """The content of the first and the last event. Raises :class:`StateError`."""
     journal = Journal.read(folder.journal)
     try:
         first, last = journal.first_and_last()
@@ -170,7 +170,7 @@ def has_ended(folder: RunFolder) -> bool:
 
 
 def folder_of(state: StateFolder, root: Mapping[str, Any]) -> RunFolder:
-    """The folder of a workload's run, which need not exist yet: none that is another workload's.
+    """The folder of a workload's run, which need not exist yet, never one of another workload.
 
     Raises :class:`StateError` for a folder that cannot be read.
     """
@@ -192,7 +192,7 @@ def workload_of(journal: Journal) -> str:
 
 
 def _create_whole(path: Path) -> None:
-    """Make a journal that is there whole or not at all: what a kill or a full disk left of one is no journal for ever.
+    """Create a journal atomically: the remains of a kill or a full disk never become a journal.
 
     Raises :class:`StateError`.
     """
@@ -203,7 +203,7 @@ def _create_whole(path: Path) -> None:
         Journal.create(beside).close()
         beside.rename(path)
     except OSError as error:
-        raise StateError(f"{path}: cannot be made ({error.strerror}); free some space") from error
+        raise StateError(f"{path}: cannot be created ({error.strerror}); free some space") from error
 
 
 class _Reader:
@@ -217,7 +217,7 @@ class _Reader:
         self.history = RunState([NO_PLAN])
 
     def refresh(self) -> RunState:
-        """Read what was written since the last look. Raises :class:`StateError`."""
+        """Read the events since the last look. Raises :class:`StateError`."""
         path = self._path or folder_of(self._state, self._root).journal
         stamp = journal_stamp(path)
         if (stamp is not None and stamp == self._stamp) or not path.exists():
@@ -241,12 +241,12 @@ class FolderHistories:
         self._readers: dict[str, _Reader] = {}  # by the UID of the workload
 
     def of(self, root: Mapping[str, Any]) -> RunState:
-        """What the journal of a workload has now; empty if there is none yet. Raises :class:`StateError`."""
+        """The journal of a workload now; empty if there is none yet. Raises :class:`StateError`."""
         return self._readers.setdefault(uid_of(root), _Reader(self._state, root)).refresh()
 
 
 class FolderRuns:
-    """The runs of a state folder, as what keeps logs knows them. See :class:`~spotwright.cluster.log_store.LogRuns`."""
+    """The runs of a state folder for the keeper of logs. See :class:`~spotwright.cluster.log_store.LogRuns`."""
 
     def __init__(self, state: StateFolder) -> None:
         self._state, self._own = state, ""

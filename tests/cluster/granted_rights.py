@@ -12,7 +12,7 @@ from spotwright.cluster.permissions import LEASE, Right
 __all__ = ["MADE_BY_HAND", "is_allowed"]
 
 MADE_BY_HAND = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-"""With ``--webhook-url`` the registration is no object of the chart: whoever starts the controller has the right to make it."""
+"""With ``--webhook-url`` the registration is not part of the chart: the user who starts the controller may create it."""
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -20,9 +20,9 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 def is_allowed(
     line: str, process: str, *, served: Sequence[str] = (), home: str = "spotwright", name: str = "spotwright"
 ) -> bool:
-    """Whether a request of a process is allowed, given as its method and its path with the query.
+    """Whether a process may make a request, given as its method and its path with the query.
 
-    ``served`` are the namespaces of the chart's list; none: those with the label, by the cluster-wide form.
+    ``served`` are the namespaces of the chart's list; if empty, the labelled ones, by the cluster-wide form.
     """
     method, _, rest = line.partition(" ")
     path, _, query = rest.partition("?")
@@ -50,7 +50,7 @@ def is_allowed(
 
 
 def _split(path: str) -> tuple[str, list[str]]:
-    """The API group of a path, and what follows its version."""
+    """The API group of a path, and the path after its version."""
     parts = path.strip("/").split("/")
     return ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
 

@@ -1,4 +1,4 @@
-"""What a leader has found of pools, in the memory of a test: the webhook's objects of the API say the same."""
+"""A leader's findings about pools, in the memory of a test instead of the webhook's objects of the API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spotwright.scheduling.budgets import Pause
 
 
 class ToldPools:
-    """Takes what is found, as :class:`~spotwright.cluster.spot_pools.PoolObjects` does, and tells it."""
+    """Takes findings, as :class:`~spotwright.cluster.spot_pools.PoolObjects` does, and publishes them."""
 
     def __init__(self) -> None:
         self.found: Findings = {}
@@ -29,11 +29,11 @@ class ToldPools:
 
     @property
     def all(self) -> list[Finding]:
-        """The pauses, whoever they hold for."""
+        """The pauses of all namespaces."""
         return [one for by_namespace in self.found.values() for one in by_namespace.values()]
 
 
 def leave_out(told: Findings, namespace: str, pauses: Mapping[str, Pause], pools: Mapping[str, Pool]) -> None:
-    """Note what a namespace has found, beside what is there."""
+    """Add a namespace's finding to the existing ones."""
     for name, pause in pauses.items():
         told.setdefault(definition_of(pools[name]), {})[namespace] = Finding(name, pause, False)

@@ -1,4 +1,4 @@
-"""The preStop hook in pods of Argo, of KFP and of gangs: who gets it, what it holds, and what stays as its user wrote it."""
+"""The preStop hook in pods of Argo, of KFP and of gangs: which pods get it, its content, and the user's own hooks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ def test_a_hook_of_the_user_s_stays_and_its_user_is_told() -> None:
     assert pod["spec"]["containers"][0]["lifecycle"] == own
     assert "SPOTWRIGHT_GRACE_FOLDER" not in variables(pod)
     assert outcome.warnings == [
-        "spotwright: container main keeps its own preStop hook: its code has no time to save before SIGTERM"
+        (
+            "spotwright: container main has its own preStop hook, which Spotwright keeps: its code gets no time to save before"
+            " SIGTERM"
+        )
     ]
 
 

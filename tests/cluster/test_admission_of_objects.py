@@ -1,4 +1,4 @@
-"""Admission of objects: what is placed, what is left alone, and what the API server has filled in before."""
+"""Admission of objects: which are placed, which are left alone, and the API server's defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOB_POD = "spec.template.spec"
 
 
 def last_applied(data: dict[str, Any]) -> dict[str, Any]:
-    """The object as ``kubectl apply`` sends it: with what its user wrote in an annotation."""
+    """The object as ``kubectl apply`` sends it: with its user's text in an annotation."""
     annotation = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(data)}
     return {**data, "metadata": {**data["metadata"], "annotations": annotation}}
 

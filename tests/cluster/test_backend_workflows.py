@@ -1,4 +1,4 @@
-"""Workflows that a KFP backend makes: placed by what the pipeline carries, then by the namespace's policy."""
+"""Workflows of a KFP backend: placed by the pipeline's own policy, then by the namespace's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deadline of a policy has no effect on a cluster, and its user hears so once: nothing is half of it."""
+"""A deadline of a policy has no effect on a cluster, and its user is told so once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOST = "has no effect on a cluster: only spotwright run on one machine keeps it"
 
 
 def ladder_and_policy(config: Config, folder: Path) -> tuple[Any, Any]:
-    """What the plan of a Job's run says."""
+    """The text of a Job run's plan."""
     store = RunStore(FolderRecords(StateFolder.open(folder)), config)
     run = store.create(job(), templates_of([job()]), (), 1_900_000_000.0)
     planned = run.state.plan.instance("train", "train")

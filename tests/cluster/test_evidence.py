@@ -1,4 +1,4 @@
-"""What pods, nodes and owners say together, in the cases that no recorded death holds."""
+"""The combined evidence of pods, nodes and owners, in cases without a recorded death."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def cases() -> list[str]:
 
 
 def without_record(data: dict[str, Any]) -> dict[str, Any]:
-    """The object without its record, which an Experiment has in its trial; nothing empty is left of what held it."""
+    """The object without its record, which an Experiment has in its trial; empty parents are removed."""
     holder = data["spec"]["trialTemplate"]["trialSpec"] if data["kind"] == "Experiment" else data
     metadata = holder["metadata"]
     metadata["annotations"].pop("spotwright.dev/placed")

@@ -46,7 +46,7 @@ STEPS = st.lists(
 
 
 def a_task(are_spot: list[bool], policy: dict[str, Any]) -> AdoptedTask | None:
-    """A task on these pools, and on one that its ladder does not name; None where it has no pool."""
+    """A task on these pools, and on one that its ladder does not name; None if it has no pool."""
     wanted = {"prefer": (True, False), "require": (True,), "never": (False,)}[policy["spot"]]
     pools = [a_pool(f"p{number}", spot=one) for number, one in enumerate(are_spot)]
     ladder = [pool.name for pool in pools if pool.is_spot in wanted]
@@ -54,7 +54,7 @@ def a_task(are_spot: list[bool], policy: dict[str, Any]) -> AdoptedTask | None:
 
 
 def asked(task: AdoptedTask, without: set[str] = frozenset()) -> NextAttempt:  # type: ignore[assignment]
-    """What the webhook decides about the next attempt."""
+    """The webhook's decision about the next attempt."""
     planned = task.state.plan.instance("work", "work")
     made = len(task.history.tasks["work"].attempts) if task.history.tasks else 0
     return next_rung(before(task.history, "work", made + 1), planned.policy, planned.ladder, without)

@@ -1,4 +1,4 @@
-"""A first attempt is open to all its rungs where what makes the nodes keeps their order; elsewhere it has one rung alone."""
+"""A first attempt is open to all its rungs if the autoscaler keeps their order; otherwise it is pinned to one."""
 
 from __future__ import annotations
 

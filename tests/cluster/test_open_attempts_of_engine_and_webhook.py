@@ -22,7 +22,7 @@ EVERY = ("spot", "spot-b", "on-demand")
 
 
 def asked(task: AdoptedTask) -> NextAttempt:
-    """What the webhook decides about the next attempt."""
+    """The webhook's decision about the next attempt."""
     return next_rung(
         before(task.history, "work", len(task.task.attempts) + 1), task.task.plan.policy, task.task.plan.ladder
     )

@@ -1,4 +1,4 @@
-"""The recorder of deaths keeps up with the code: its workloads can be placed, and what it writes is slim."""
+"""The recorder of deaths keeps up with the code: its workloads can be placed, and its files are slim."""
 
 from __future__ import annotations
 

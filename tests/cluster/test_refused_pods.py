@@ -1,4 +1,4 @@
-"""A pod that is refused: small, with nothing of its user's, and admitted wherever the pod in its place would be."""
+"""A refused pod is small, without its user's parts, and admitted wherever the original pod would be."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def ended(name: str, code: int = 255, reason: str = "Unknown", second: int = BOO
 
 
 def dead(*containers: Object, owner: Object | None = None, told: int = TOLD, **more: Any) -> Object:
-    """A pod on n1 whose containers have ended so, as the kubelet told it at a second."""
+    """A pod on n1 whose containers ended so, as the kubelet reported it at a second."""
     made = pod("one", owner, node="n1", phase="Failed", **more)
     made["status"]["containerStatuses"] = list(containers)
     made["spec"]["containers"] = [{"name": each["name"]} for each in reversed(containers)]
@@ -81,7 +81,7 @@ RESTARTS: Mapping[str, tuple[Object, Mapping[str, Any]]] = {
     "its kubelet started again": (host(), {"node_events": [event("Starting", 42, "Starting kubelet.")]}),
     "its node was not ready in between": (host(ready=44), {}),
 }
-"""What the node shows, by the clause that names it."""
+"""The node's evidence, by the clause that names it."""
 
 
 @pytest.mark.parametrize("sign", RESTARTS)
@@ -150,7 +150,7 @@ def test_memory_that_ran_out_before_a_restart_stays_an_error() -> None:
 def test_a_container_that_its_runtime_lost_on_a_node_that_lives_is_lost_and_says_so(
     on: Object | None, says: str
 ) -> None:
-    """containerd alone started again, and killed what ran: no error of the work, and no word of a restart that nobody saw."""
+    """Only containerd restarted, and killed the containers: not an error of the work, and not a restart of the node."""
     ending = judged(dead(ended("main")), on)
 
     assert ending.cause is Cause.LOST

@@ -29,7 +29,7 @@ def a_certificate(folder: Path) -> Path:
 
 
 class Cluster:
-    """What the webhook reads: objects by kind and name, and the facts of all pods; each answer takes ``delay`` seconds."""
+    """The webhook's inputs: objects by kind and name, and the facts of all pods; each answer takes ``delay`` seconds."""
 
     def __init__(self, *objects: dict[str, Any], facts: AdmissionContext | None = None, delay: float = 0.0) -> None:
         self.objects = {(one["kind"], one["metadata"]["name"]): one for one in objects}

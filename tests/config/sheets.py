@@ -1,4 +1,4 @@
-"""Answers of the clouds about prices, with invented amounts: what the commands of the guide make price sheets of."""
+"""Price answers of the clouds, with invented amounts: inputs of the guide's commands that make price sheets."""
 
 from __future__ import annotations
 
@@ -81,4 +81,4 @@ ANSWERS: dict[str, dict[str, Any]] = {
         ]
     },
 }
-"""What each command of the guide asks for, by the sheet that it makes."""
+"""The request of each command of the guide, by the sheet that it makes."""

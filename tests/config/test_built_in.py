@@ -31,7 +31,10 @@ def test_the_built_in_text_reads_as_the_built_in_configuration() -> None:
 def test_a_file_without_pools_uses_the_built_in_pools_with_a_note() -> None:
     parsed = config.parse("version: 1\ncurrency: EUR\n")
     assert parsed.pools == built_in_pools()
-    assert parsed.note == "spotwright.yaml names no pools: using the built-in ones, spot (spot), on-demand (on-demand)"
+    assert (
+        parsed.note
+        == "spotwright.yaml does not define pools: using the built-in ones, spot (spot), on-demand (on-demand)"
+    )
 
 
 def test_a_file_without_pools_keeps_the_built_in_policy_beside_its_patterns() -> None:

@@ -90,7 +90,7 @@ def test_a_file_of_the_other_suffix_above_the_pipeline_is_not_ignored(tmp_path: 
     (tmp_path / ".git").mkdir()
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "spotwright.yml").write_text(FILE)
-    with pytest.raises(ConfigError, match=r"spotwright\.yml: this name is not read"):
+    with pytest.raises(ConfigError, match=r"spotwright\.yml: Spotwright does not read this name"):
         config.find(tmp_path / "pipelines" / "pipeline.py")
 
 
@@ -135,7 +135,9 @@ def test_without_a_file_the_built_in_pools_are_used_with_a_note(tmp_path: Path) 
 
 def test_a_file_of_the_other_suffix_is_not_ignored(tmp_path: Path) -> None:
     (tmp_path / "spotwright.yml").write_text(FILE)
-    with pytest.raises(ConfigError, match=r"spotwright\.yml: this name is not read: rename it to spotwright\.yaml"):
+    with pytest.raises(
+        ConfigError, match=r"spotwright\.yml: Spotwright does not read this name: rename it to spotwright\.yaml"
+    ):
         config.find(tmp_path / "pipeline.py")
 
 

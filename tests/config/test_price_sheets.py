@@ -1,4 +1,4 @@
-"""Prices from price sheets: what is matched, what is refused with its place, and the guide's commands that make them."""
+"""Prices from price sheets: matches, refusals with their place, and the guide's commands that make sheets."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def row(**values: str) -> str:
         ("", AZURE_SPOT, "expected a price sheet, found an empty file"),
         ('{"Items": []}', AZURE_SPOT, "not a price sheet: its first line names no capacity, machine, price; expected CSV with"),
         ("machine,price\nx,1\n", AZURE_SPOT, "its first line names no capacity"),
-        (HEAD, AZURE_SPOT, "has no price: check the command that made it"),
+        (HEAD, AZURE_SPOT, "contains no prices: check the command that made it"),
         (row(price="-1"), AZURE_SPOT, "sheet:2: price: expected an amount such as 0.192, found -1"),
         (row(price="0." + "1" * 5000), AZURE_SPOT, "price: expected an amount such as 0.192"),
         (row(price=""), AZURE_SPOT, "price: expected an amount such as 0.192, found nothing"),
@@ -148,7 +148,7 @@ def row(**values: str) -> str:
         (row() + "Standard_NC6s_v3,spot,0.4,eastus\n", AZURE_SPOT,
          "two prices of Standard_NC6s_v3: 0.3 USD (line 2) and 0.4 USD (line 3)"),
         (row(currency="EUR"), AZURE_SPOT, "is in EUR, this file in USD: set currency: EUR"),
-        (row(), "{capacity: spot}", "no machine: name one"),
+        (row(), "{capacity: spot}", "no machine: set one"),
     ],
 )  # fmt: skip
 def test_a_price_that_cannot_be_told_is_refused_with_place_and_fix(

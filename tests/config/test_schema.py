@@ -1,4 +1,4 @@
-"""The JSON schema of ``spotwright.yaml`` takes what the loader takes, and refuses what it refuses for the form of a value."""
+"""The JSON schema of ``spotwright.yaml`` accepts every file that the loader accepts, and refuses the same malformed values."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ VALUES: list[Any] = [
 ]
 
 SPANS_FIELDS = re.compile(
-    r"is not a pool|needs a spot pool|has a meaning only with|expected at most max_nodes|make node pools|remove it"
+    r"is not a pool|needs a spot pool|has an effect only with|expected at most max_nodes|make node pools|remove it"
     r"|no spot pool|fall_back_after|needs the pool|expected .* more than 0|2\.2 is the oldest|a whole number from 0 to"
     r"|expected (a version|embedded).*, found \d+$"
 )

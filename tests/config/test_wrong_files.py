@@ -52,7 +52,7 @@ YAML = {
     "a list as key": ("version: 1\n? [a]\n: b\n", "2: expected a name as key, found a list"),
     "a value of a YAML type": (
         "version: 1\ncurrency: !!python/name:os.system USD\n",
-        "2: currency: expected a value without a YAML type, found tag:yaml.org,2002:python/name:os.system: remove it",
+        "2: currency: expected a value without a YAML tag, found tag:yaml.org,2002:python/name:os.system: remove it",
     ),
     "a control character": (
         "version: 1\ncurrency: \x07\n",
@@ -65,7 +65,7 @@ TOP = {
     "a version in quotes": ('version: "1"\n', "1: version: expected the number 1, found '1'"),
     "a newer version": (
         "version: 2\nclouds: {}\n",
-        "1: version: the format is of version 2, this Spotwright reads version 1: upgrade Spotwright",
+        "1: version: this file has version 2, and this Spotwright reads version 1: upgrade Spotwright",
     ),
     "an unknown key": ("version: 1\npool: {}\n", "2: pool: unknown key, did you mean 'pools'?"),
     "a key like no other": (
@@ -224,27 +224,27 @@ SIMULATE = {
     ),
     "a start without a trace": (
         SPOT + "    simulate: {start: 6h}\n",
-        "5: pools.a.simulate.start: has a meaning only with trace: add that, or remove this",
+        "5: pools.a.simulate.start: has an effect only with trace: add that, or remove this",
     ),
     "the earlier name of a pool's age": (
         SPOT + "    lifetime: 24h\n",
-        "5: pools.a.lifetime: is called max_lifetime now",
+        "5: pools.a.lifetime: was renamed to max_lifetime",
     ),
     "the earlier name of a mean": (
         SPOT + "    simulate: {taken_every: 1h}\n",
-        "5: pools.a.simulate.taken_every: is called interrupt_every now",
+        "5: pools.a.simulate.taken_every: was renamed to interrupt_every",
     ),
     "the earlier name of a duration": (
         SPOT + "policy: {default: {work: 1h}}\n",
-        "5: policy.default.work: is called expected_duration now",
+        "5: policy.default.work: was renamed to expected_duration",
     ),
     "the earlier name of a wait": (
         SPOT + "policy: {default: {errors: {ceiling: 5m}}}\n",
-        "5: policy.default.errors.ceiling: is called max_backoff now",
+        "5: policy.default.errors.ceiling: was renamed to max_backoff",
     ),
     "work without a mean": (
         SPOT + "    simulate: {expected_duration: 1h}\n",
-        "5: pools.a.simulate.expected_duration: has a meaning only with interrupt_every: add that, or remove this",
+        "5: pools.a.simulate.expected_duration: has an effect only with interrupt_every: add that, or remove this",
     ),
     "another way to drain": (
         SPOT + "    simulate: {drain: now}\n",
@@ -297,7 +297,7 @@ POLICIES = {
         TWO + "  default: {deadline: 2026-11-21T08:00:00}\n",
         (
             "6: policy.default.deadline: expected a duration from the run's start (8h), or a time with its zone "
-            "(2026-11-21T08:00:00+01:00); add 'best-effort' where it may be missed, found '2026-11-21T08:00:00'"
+            "(2026-11-21T08:00:00+01:00); add 'best-effort' if it may be missed, found '2026-11-21T08:00:00'"
         ),
     ),
     "a pattern with an empty name": (

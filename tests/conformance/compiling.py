@@ -21,7 +21,7 @@ IMPORTABLE = PIPELINES / "importable"
 
 
 def compile_all(folder: Path) -> None:
-    """Compile every conformance pipeline into a folder, in a process of its own."""
+    """Compile every conformance pipeline into a folder, in a separate process."""
     subprocess.run([sys.executable, __file__, str(folder)], check=True)
 
 

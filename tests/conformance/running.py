@@ -74,7 +74,7 @@ class FinishedRun:
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The pipeline's own outputs; none where it declares none."""
+        """The pipeline's own outputs; empty if it declares none."""
         return {name: plain_output(output) for name, output in self.view["outputs"].items() if "." not in name}
 
     def tasks_with(self, status: str) -> frozenset[str]:

@@ -1,6 +1,6 @@
-"""The pages of the project as tests see them: their blocks of code, what those print, their links and headings.
+"""The project's pages as tests see them: code blocks with their output, links and headings.
 
-A page is a file of the repository, or the text of one that is made when the site is built.
+A page is a file of the repository, or the generated text of a page of the site.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of a console block with what the page says it prints."""
+    """A command of a console block with the output on the page."""
 
     command: str
     output: str
@@ -66,7 +66,7 @@ def blocks(page: Path | str) -> list[Block]:
 
 
 def walk(page: Path | str, folder: Path) -> Iterator[tuple[Step, str]]:
-    """Follow a page in a folder: write its files, run its commands in order. Gives each command with what it printed."""
+    """Follow a page in a folder: write its files, run its commands in order. Yields each command with its output."""
     commands = folder / ".bin"
     commands.mkdir()
     (commands / "spotwright").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m spotwright "$@"\n')
@@ -97,9 +97,9 @@ def _steps(block: Block) -> Iterator[Step]:
 
 
 def same(shown: str, printed: str) -> bool:
-    """Whether output is what a page shows.
+    """Whether output matches the page.
 
-    Times, amounts and shares may differ, and with them where lines are wrapped; a line ``...`` stands for anything.
+    Times, amounts and shares may differ, and with them where lines are wrapped; a line ``...`` matches anything.
     """
     parts = re.split(r"^ *\.\.\. *$", shown, flags=re.MULTILINE)
     return re.fullmatch(".*".join(re.escape(_plain(part)) for part in parts), _plain(printed)) is not None

@@ -21,7 +21,7 @@ __all__ = ["build", "found_by", "served"]
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Requests are no news."""
+        """Do not log requests."""
 
 
 def build(folder: Path, settings: Path = ROOT / "mkdocs.yml") -> subprocess.CompletedProcess[str]:

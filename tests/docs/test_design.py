@@ -16,7 +16,7 @@ MOST_WORDS = 450
 
 
 def faults(text: str) -> list[str]:
-    """What a page of a decision lacks, or has too much of."""
+    """The missing or superfluous parts of a decision's page."""
     found = []
     if not re.match(r"# .+\n\nDate: \d{4}-\d\d-\d\d[^\n]* · Status: accepted\b", text):
         found.append("title, date and status")

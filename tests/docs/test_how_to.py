@@ -1,4 +1,4 @@
-"""Examples of the how-to pages that can be run do what their page says."""
+"""The runnable examples of the how-to pages work as their page says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOW_TO = ROOT / "docs" / "how-to"
 
 
 def said(folder: Path, *command: str) -> str:
-    """What a command prints, run by this interpreter in a folder."""
+    """The output of a command, run by this interpreter in a folder."""
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=600, check=False
     )

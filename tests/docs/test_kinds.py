@@ -1,4 +1,4 @@
-"""The pages of kinds: each has what its record says, and what it shows is what the command prints."""
+"""The pages of kinds match their records, and their examples match the command's output."""
 
 from __future__ import annotations
 

@@ -36,13 +36,13 @@ def of(language: str) -> list[Any]:
 
 
 def named(text: str, *, table: bool = False) -> set[str]:
-    """What a page writes as code, everywhere or in the first column of its tables."""
+    """The code spans of a page, everywhere or in the first column of its tables."""
     return set(re.findall(r"^\| `([^`]+)` \|" if table else r"`\"?([\w.-]+)\"?`", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("page", BESIDE_THE_SITE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_relative_link_of_a_page_beside_the_site_leads_somewhere(page: Path) -> None:
-    """Those of docs/ are checked where the site is built. These are read in the repository, which has no made pages."""
+    """Links of docs/ are checked when the site is built. These pages are read in the repository, without generated pages."""
     dead = []
     for link in links(page):
         if "://" in link:

@@ -37,7 +37,7 @@ QUESTIONS = {
     "webhook latency": "how-to/cluster/monitor-the-controller.html",
     "exit code 86": "failure-matrix.html",
 }
-"""What people type, and the page that answers it."""
+"""Searches of users, and the page that answers them."""
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ Walked = list[tuple[Step, str]]
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Walked:
-    """The tutorial on a machine that keeps up.
+    """The tutorial on a fast enough machine.
 
-    Where an engine stands still for a second while its tasks go on, a task ends before its node is taken, and the page shows
+    If an engine stalls for a second while its tasks continue, a task ends before its node is reclaimed, and the page shows
     another run. Then the tutorial is followed again.
     """
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""A project for every test. After the test, no process of the project may be alive."""
+"""A project for every test. After the test, all processes of the project must have ended."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def raise_file(name: str) -> None:
 
 
 def hold() -> NoReturn:
-    """Do nothing until something ends this process."""
+    """Do nothing until this process is ended."""
     while True:
         signal.pause()
 
@@ -97,7 +97,7 @@ def progress(value: float) -> None:
 
 
 def work_and_hold() -> NoReturn:
-    """Report growing progress, so that a node that is taken at a share of the work is taken; then wait for the end."""
+    """Report growing progress, so that a node to be reclaimed at a share of the work is reclaimed; then wait for the end."""
     _work(lambda: False)
     hold()
 

@@ -76,7 +76,7 @@ class Done:
 
 @dataclass
 class RunningCommand:
-    """A command that is under way. Its outputs go to files, so that nothing ever blocks on a full pipe."""
+    """A running command. Its outputs go to files, so that it never blocks on a full pipe."""
 
     process: subprocess.Popen[bytes]
     out: Path
@@ -173,7 +173,7 @@ class Project:
         return self.start(*command, crash=crash).wait()
 
     def here(self, *command: str) -> Done:
-        """Run ``spotwright COMMAND`` in this process: for wrong input, where nothing is started and an interpreter costs most."""
+        """Run ``spotwright COMMAND`` in this process: for wrong input, without processes, where an interpreter costs most."""
         from spotwright.cli import main
 
         out, err, environ, folder, argv = io.StringIO(), io.StringIO(), dict(os.environ), Path.cwd(), sys.argv

@@ -1,7 +1,7 @@
-"""Stands in for a pod of the image ``python:3.11``: a Python of its own with pip, an index of wheels in a folder, another user.
+"""Stands in for a pod of the image ``python:3.11``: a separate Python with pip, an index of wheels in a folder, another user.
 
-The container's command runs as the backend runs it: with the variables of the container and of the pod's fields and no others,
-from ``/``, as a user who owns nothing but the installation. Wheels are packed from what is installed here and from this project.
+The container's command runs as the backend runs it: with only the variables of the container and of the pod's fields, from
+``/``, as a user who owns only the installation. Wheels are packed from the packages installed here and from this project.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class StockImage:
 
 
 def _executor_input(inputs: Mapping[str, Any], artifacts: Mapping[str, str], outputs: Path) -> dict[str, Any]:
-    """What the launcher gives the SDK's executor."""
+    """The launcher's arguments for the SDK's executor."""
     kind = {"schemaTitle": "system.Dataset", "schemaVersion": "0.0.1"}
     given = {
         name: {"artifacts": [{"name": name, "type": kind, "uri": uri, "metadata": {}}]}

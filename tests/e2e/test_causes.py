@@ -58,14 +58,14 @@ def leaves_half_an_artifact(table: dsl.Output[dsl.Dataset]) -> None:
 
 
 def returns_when_told() -> int:
-    """Takes the notice as its cue, does what is left, and comes to its end."""
+    """Takes the notice as its cue, finishes the work, and ends."""
     until_noticed()
     progress(1.0)
     return attempt()
 
 
 def returns_half_way_when_told() -> int:
-    """Takes the notice as its cue, saves, and returns what it has: exit code 0 and every output, with work left."""
+    """Takes the notice as its cue, saves, and returns its partial result: exit code 0 and every output, with work left."""
     if attempt() == 1:
         until_noticed()
     else:
@@ -88,7 +88,7 @@ def returns_half_way_when_told_to_leave() -> int:
 
 
 def stops_early() -> int:
-    """Returns before the end of its work by a rule of its own."""
+    """Returns early by its own stopping rule."""
     progress(0.4)
     return attempt()
 
@@ -202,9 +202,9 @@ def test_half_an_artifact_after_sigterm_is_no_success_and_the_difference_to_kfp_
     assert project.run(project.pipeline({"it": step(leaves_half_an_artifact)})).code == 0
     assert project.causes("it") == ["interrupted", "succeeded"]
     assert one(project)["exit_code"] == 0
-    assert "KFP would have taken this for a success" in str(one(project)["why"])
+    assert "KFP would have counted this as a success" in str(one(project)["why"])
     shown = " ".join(project.here("show", "r").out.split())  # the lines of a sentence are wrapped
-    assert "KFP would have taken this for a success" in shown
+    assert "KFP would have counted this as a success" in shown
 
 
 def test_an_attempt_whose_shim_was_killed_is_lost(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""A command after ``--`` runs on nodes that are taken away; where the dashes were forgotten, the message has what works."""
+"""A command after ``--`` runs on nodes that are reclaimed; without the dashes, the message shows the working form."""
 
 from __future__ import annotations
 

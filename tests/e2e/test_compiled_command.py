@@ -93,7 +93,7 @@ def test_the_step_of_the_tutorial_trains_and_a_second_pod_goes_on(
 
 
 def test_without_the_library_the_step_would_fail_there(image: StockImage, tmp_path: Path) -> None:
-    """The image of the test lacks Spotwright, so that the tests above show what compile adds."""
+    """The image of the test lacks Spotwright, so that the tests above show the effect of compile."""
     documents = compiled(tmp_path, "target: {package: image}")
     fresh = StockImage()
     try:

@@ -24,7 +24,7 @@ COMMIT = "0123456789abcdef" * 2 + "01234567"
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Say nothing."""
+        """Do not log."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def test_content_that_differs_from_the_digest_in_its_address_is_refused_before_t
     with served(project) as server:
         path = pipeline(project, f"{server}{component}#sha256={wanted}")
         done = project.run(path, "--containers", "host")
-        message = f"its text has the sha256 {DIGEST}, and the pipeline pins {wanted}: it has changed"
+        message = f"its content changed: sha256 {DIGEST}, and the pipeline pins {wanted}"
         assert done.code == 2
         assert done.err == f"spotwright: {path}:2: {server}{component}: {message}\n"
     assert not (project.folder / ".spotwright").exists()
@@ -80,9 +80,11 @@ def test_changed_content_of_a_commit_is_refused(project: Project, component: str
         first = project.run(path, "--containers", "host", "--name", "first")
         project.write(component[1:], f"{COMPONENT}# changed\n")
         refused = project.run(path, "--containers", "host", "--name", "refused")
-    assert (first.code, f"its content, sha256 {DIGEST}, is compared from now on" in first.out) == (0, True), first.err
+    assert (first.code, f"from now on its content is compared with sha256 {DIGEST}" in first.out) == (0, True), (
+        first.err
+    )
     assert refused.code == 2
-    assert f"{component} names a commit, but its content has changed" in refused.err
+    assert f"the content of {component} changed although it names a commit" in refused.err
     assert f"and was {DIGEST}." in refused.err
 
 
@@ -91,4 +93,4 @@ def test_an_address_without_digest_or_commit_is_noted(project: Project) -> None:
     with served(project) as server:
         done = project.run(pipeline(project, f"{server}/says.yaml"), "--containers", "host")
     assert done.code == 0, done.err
-    assert f"/says.yaml can change; write #sha256={DIGEST} after the address to have it checked" in done.out
+    assert f"/says.yaml can change; write #sha256={DIGEST} after the address to have it verified" in done.out

@@ -1,4 +1,4 @@
-"""An artifact with a path of its own reaches the next task from there, as KFP's launcher brings it."""
+"""An artifact with a custom path reaches the next task from there, as KFP's launcher brings it."""
 
 from __future__ import annotations
 

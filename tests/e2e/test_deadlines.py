@@ -1,4 +1,4 @@
-"""Runs with a deadline, for real: attempts are moved, decisions are told, and what was seen of the pools stays."""
+"""Runs with a deadline, for real: attempts are moved, decisions are reported, and observations of pools are stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def gets_nowhere_at_first(number: int) -> int:
 
 
 def does_half_and_half(number: int) -> int:
-    """Saves half of its work when it is told to end, and goes on from there."""
+    """Saves half of its work when asked to stop, and resumes from there."""
     import os
     import signal
     import sys

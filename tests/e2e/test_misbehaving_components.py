@@ -62,7 +62,7 @@ def deletes_its_folder_and_holds() -> int:
 
 
 def leaves_daemons() -> int:
-    """Start a child in a new session with an empty environment; the child starts a daemon of its own."""
+    """Start a child in a new session with an empty environment; the child starts a daemon."""
     script = "import os, signal; os.setsid(); os.fork(); signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
     for _ in range(3):
         child = subprocess.Popen([sys.executable, "-c", script], env={}, start_new_session=True)

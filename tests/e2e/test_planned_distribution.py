@@ -59,7 +59,7 @@ def works(number: int) -> int:
 
 
 class End(NamedTuple):
-    """How a run ended: real seconds from its start, and what its nodes cost."""
+    """The result of a run: real seconds from its start, and the cost of its nodes."""
 
     seconds: float
     cost: float

@@ -155,7 +155,7 @@ def test_an_idle_engine_and_its_helper_processes_use_no_cpu(project: Project) ->
     pids = list(project.processes())
 
     def rests() -> bool:
-        """Whether they do nothing for a while; a busy machine may let them come to their waits late."""
+        """Whether they are idle for a while; a busy machine may delay their waits."""
         before = sum(map(used, pids))
         with pytest.raises(subprocess.TimeoutExpired):
             started.process.wait(IDLE_FOR)

@@ -73,7 +73,7 @@ def secret(project: Project) -> Project:
 
 
 def assert_hidden(project: Project, *done: Done) -> None:
-    """The value is in no file of the state folder, and in nothing that was shown."""
+    """The value is in none of the state folder's files, and in no output."""
     shown = [text.encode() for each in done for text in (each.out, each.err)]
     kept = {path: path.read_bytes() for path in project.state.rglob("*") if path.is_file()}
     for form in FORMS:
@@ -171,7 +171,7 @@ def test_a_missing_variable_of_a_secret_at_a_resume_is_named(project: Project) -
     del project.extra["TOKEN"]
     done = project.spotwright("resume", "r")
     assert done.code == 2
-    assert done.error_lines == ["spotwright: @env:TOKEN: the environment has no variable TOKEN; set it first"]
+    assert done.error_lines == ["spotwright: @env:TOKEN: environment variable TOKEN is not set; set it first"]
 
 
 def test_a_plain_argument_with_the_value_of_a_secret_is_hidden_too(project: Project) -> None:
@@ -195,7 +195,7 @@ def test_a_doubled_at_sign_is_not_a_reference(project: Project) -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("@env:NOT_SET", "@env:NOT_SET: the environment has no variable NOT_SET; set it first"),
+        ("@env:NOT_SET", "@env:NOT_SET: environment variable NOT_SET is not set; set it first"),
         ("@file:not-there", "@file:not-there: cannot be read: No such file or directory"),
         ("@file:binary", "@file:binary: is not UTF-8 text"),
         ("@file:.", "@file:.: cannot be read: Is a directory"),

@@ -100,7 +100,7 @@ def test_a_later_run_builds_nothing_and_says_nothing_of_it(project: Project) -> 
     assert "environment" not in done.out
     assert environment_of(project, name="again") is None
     refused = project.here("logs", "again", "it", "environment")
-    assert (refused.code, refused.err) == (2, "spotwright: run again has built no Python environment for task it\n")
+    assert (refused.code, refused.err) == (2, "spotwright: run again did not build a Python environment for task it\n")
 
 
 @pytest.mark.long

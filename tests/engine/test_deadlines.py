@@ -303,7 +303,7 @@ def test_required_spot_is_given_up_after_the_deadline() -> None:
 
 
 def test_a_deadline_beside_required_spot_is_refused() -> None:
-    with pytest.raises(ConfigError, match="cannot be kept beside spot: require"):
+    with pytest.raises(ConfigError, match="cannot be guaranteed with spot: require"):
         a_run(spot="require").start()
 
 
@@ -392,7 +392,7 @@ def test_a_task_that_saves_its_work_waits_for_spot_and_names_its_numbers() -> No
         first["why"]
         == "waits for spot: 14m58s of slack, expected to save the price of 4.2s on on-demand over going to on-demand now"
     )
-    assert "on-demand: later it could not finish in time any more: 1m41s of work" in second["why"]
+    assert "on-demand: a later switch could not finish in time: 1m41s of work" in second["why"]
     assert run.world.now - START <= 1000
 
 

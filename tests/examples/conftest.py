@@ -47,7 +47,7 @@ class Server:
     released: threading.Event = field(default_factory=threading.Event)
 
     def release(self) -> None:
-        """Let whoever waits go."""
+        """Release waiting threads."""
         self.released.set()
 
 
@@ -67,7 +67,7 @@ def server(archive: Path) -> Iterator[Server]:
             self.wfile.write(archive.read_bytes())
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Do not log."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as serving:
         thread = threading.Thread(target=serving.serve_forever, daemon=True)
@@ -81,7 +81,7 @@ def server(archive: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def tutorial(tmp_path: Path) -> Iterator[Project]:
-    """A folder with the tutorial's files. After the test nothing that came of it may be alive."""
+    """A folder with the tutorial's files. After the test, all of its processes must have ended."""
     shutil.copytree(EXAMPLES / "tutorial", tmp_path, dirs_exist_ok=True)
     project = Project(tmp_path)
     yield project

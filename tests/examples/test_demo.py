@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Demo:
-    """One run of the demo: what it printed, and what ``show`` and ``report`` said as JSON."""
+    """One run of the demo: its output, and the JSON of ``show`` and ``report``."""
 
     printed: str
     view: dict[str, Any]
@@ -78,9 +78,9 @@ def busy_machine() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """The demo on a machine that keeps up.
+    """The demo on a fast enough machine.
 
-    Where its engine stands still for a second while the training goes on, the training ends before its node is taken: no
+    If its engine stalls for a second while the training continues, the training ends before its node is reclaimed: not a
     fault, but another demo. Then it is run again.
     """
     for _ in range(5):

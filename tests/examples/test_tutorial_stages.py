@@ -1,4 +1,4 @@
-"""The stages of the Kubeflow spot tutorials land where they land on the cluster, and what is done by hand there is done here."""
+"""The stages of the Kubeflow spot tutorials run where they run on the cluster, with their manual steps done here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAKEN = ("--seed", "1640", "--interrupt-every", "5s", "--time-scale", "1000")
 
 
 def ran(project: Project, stage: str, server: Server, *options: str) -> dict[str, Any]:
-    """Run a stage to its end; what --json says of it."""
+    """Run a stage to its end; return its --json document."""
     done = project.spotwright("run", f"{stage}.py", "--arg", f"url={server.url}", "--json", *options)
     assert done.code == 0, done
     view: dict[str, Any] = done.json()

@@ -1,4 +1,4 @@
-"""The other tutorials in today's APIs: their manifests are placed, their pipeline runs and goes on after preemptions."""
+"""The other tutorials in current APIs: their manifests are placed, their pipeline runs and resumes after preemptions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_it_never_runs_beside_the_gpus(preempted: dict[str, object]) -> None:
 
 
 def rehearsed(file: str, task: str, folder: Path) -> tuple[int, dict[str, object]]:
-    """Rehearse a training step of the example, small: exit code and what is said about it."""
+    """Rehearse a training step of the example, small: exit code and report."""
     size = ["--arg", "epochs=12", "--arg", "seconds_per_epoch=0.02", "--interruptions", "2", "--seed", "3"]
     command = [sys.executable, "-m", "spotwright", "rehearse", str(PREEMPTIBLE / file), "--task", task, *size]
     done = subprocess.run(

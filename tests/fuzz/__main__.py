@@ -28,7 +28,7 @@ SLOWER = 8  # times that observed code takes longer
 
 
 def main() -> int:
-    """Fuzz in a process of its own until the time is over, because libFuzzer ends the process that it runs in."""
+    """Fuzz in a separate process until the time is over, because libFuzzer ends the process that it runs in."""
     target, seconds, *options = sys.argv[1:]
     found = Path(".fuzz") / f"{target}.found"
     shutil.rmtree(found, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What is fuzzed: each function takes bytes, and fails where the code that reads what strangers write does.
+"""The fuzz targets: each function takes bytes, and fails where the code that reads untrusted texts does.
 
-A fault is an exception that nobody announces, an answer that says "defect", a request that leaves the namespace of whom it is
-made for, a file outside of a folder, or more CPU than one object may cost.
+A fault is an undocumented exception, an answer that says "defect", a request that leaves the namespace for which it is made, a
+file outside of a folder, or more CPU than one object may cost.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LIMIT = float(os.environ.get("SPOTWRIGHT_FUZZ_SECONDS", "0.05"))
 
 
 class Fault(AssertionError):
-    """What a target has found."""
+    """The finding of a target."""
 
 
 @contextlib.contextmanager
@@ -90,7 +90,7 @@ def mutate(data: bytes) -> None:
 
 
 def _answered(asked: AdmissionRequest) -> None:
-    """Answer a request; what an answer hides as a defect of ours comes out here."""
+    """Answer a request; a defect of ours that the answer hides is raised here."""
     hears, logger = _Hears(), logging.getLogger(answer.__module__)
     logger.addHandler(hears)
     try:
@@ -120,12 +120,12 @@ def _decide(request: AdmissionRequest) -> Any:
 
 
 class StrictApi:
-    """An API server that has nothing, and looks at what it is asked: paths of one namespace, and templates for everybody."""
+    """An API server without objects, which checks requests: paths of one namespace, and shared templates."""
 
     namespace = "hostile"
 
     async def get_or_none(self, path: str, **_limits: Any) -> dict[str, Any] | None:
-        """Nothing, unless the path is one that nobody may ask for."""
+        """Do nothing, unless the path is forbidden."""
         parts = unquote(path).strip("/").split("/")
         base = 2 if parts[0] == "api" else 3
         place = parts[base:]
@@ -189,7 +189,7 @@ def names(data: bytes) -> None:
 
 
 def pod(data: bytes) -> None:
-    """Annotations, labels and the status of a pod: they are admitted, and recorded by whoever watches."""
+    """Annotations, labels and the status of a pod, which are admitted, and recorded by the watcher."""
     given = _mapping(data)
     if given is None:
         return
@@ -211,7 +211,7 @@ def pod(data: bytes) -> None:
 
 
 def _typed(status: Mapping[str, Any]) -> dict[str, Any]:
-    """A status with the types that the API server sees to: texts stay what they are, the kubelet writes the rest."""
+    """A status with the types that the API server guarantees: texts stay unchanged, the kubelet writes the rest."""
     ended = {"exitCode": 1, "message": str(status.get("message", "")), "reason": str(status.get("reason", ""))}
     container = {"name": "main", "restartCount": 0, "state": {"terminated": ended}}
     condition = {"type": "DisruptionTarget", "status": "True", "reason": str(status.get("reason", ""))}
@@ -255,7 +255,7 @@ def _pieces(text: bytes) -> Iterator[memoryview]:
 
 
 def _restore_all(value: Any, folder: Path, depth: int = 0) -> None:
-    """Restore all files and folders of a state, each below a folder of its own."""
+    """Restore all files and folders of a state, each below a separate folder."""
     if isinstance(value, File | Directory):
         value.restore(folder / f"restored-{len(list(folder.iterdir()))}")
     elif isinstance(value, dict | list | tuple) and depth < 50:

@@ -13,7 +13,7 @@ CORPUS = sorted((Path(__file__).parent / "corpus").glob("*/*"))
 
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
-    """What is loaded with the first input counts for none."""
+    """Imports with the first input do not count."""
     for path in CORPUS:
         with contextlib.suppress(Exception):  # its own test tells
             TARGETS[path.parent.name](path.read_bytes())

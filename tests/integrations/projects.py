@@ -58,7 +58,7 @@ def a_path(folder: Path) -> str:
 def run(
     command: Sequence[str | Path], folder: Path, *, given: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """A command in a folder, with what it prints; HOME is the folder, so that nobody's settings count."""
+    """A command in a folder, with its output; HOME is the folder, so that user settings do not count."""
     whole: Mapping[str, str] = {**os.environ, "HOME": str(folder), **environment}
     return subprocess.run(
         command, cwd=folder, env=whole, input=given, capture_output=True, text=True, timeout=120, check=False

@@ -16,7 +16,7 @@ _CONDITION = re.compile(r"inputs\.(\w+) != '(\w*)'")
 
 
 def acted(folder: Path, **inputs: str) -> tuple[int, str]:
-    """The exit code of the action and what it prints: steps in order until one fails, by bash as the runner calls it."""
+    """The exit code and output of the action: steps in order until one fails, by bash as the runner calls it."""
     given = {name: str(one["default"]) for name, one in ACTION["inputs"].items()} | {"install": "false"} | inputs
     path, printed = a_path(folder), ""
     for step in ACTION["runs"]["steps"]:

@@ -84,7 +84,7 @@ training = spot.defaults(spot="prefer", interruptions=3)(training)
 
 @pytest.fixture(scope="session")
 def training_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pipeline that uses most of what is supported."""
+    """A pipeline that uses most supported features."""
     return shared_folder(tmp_path_factory, "training", _write_training) / "training.py"
 
 

@@ -111,7 +111,7 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name() -> None:
         bind(ALL, {"tetx": "a"}, textual=True)
     with pytest.raises(PipelineError, match="it has text, whole, number, flag, items, table"):
         bind(ALL, {"zzz": "a"}, textual=True)
-    with pytest.raises(PipelineError, match="it has no parameters at all"):
+    with pytest.raises(PipelineError, match="it has no parameters"):
         bind(pipeline(), {"a": "a"}, textual=True)
 
 
@@ -178,7 +178,7 @@ def test_an_artifact_that_was_bound_already_stays_as_it_is() -> None:
     [
         ({}, r"needs a value for data \(system.Dataset\): give --arg data=PATH_OR_ADDRESS"),
         ({"data": "/nowhere/at-all"}, "argument data: file or folder not found: /nowhere/at-all"),
-        ({"data": "gs://b/../c"}, r"argument data: the address gs://b/\.\./c climbs"),
+        ({"data": "gs://b/../c"}, r"argument data: the address gs://b/\.\./c must not contain"),
         ({"data": "{nothing"}, "argument data: '{nothing' is not valid JSON"),
         ({"data": 3}, "argument data: expected the path or address of an artifact, got 3"),
         ({"data": {"metadata": {}}}, "argument data: expected an artifact: a path, an address, or a mapping"),

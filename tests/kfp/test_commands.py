@@ -16,7 +16,7 @@ CONTEXT = TaskContext("r", "t", 0.0)
 
 
 def args(*written: str, env: dict[str, str] | None = None, **parameters: Any) -> list[str]:
-    """What written arguments become with these inputs."""
+    """The result of written arguments with these inputs."""
     container = Container("image", ("c",), written, env or {})
     task = TaskSpec(
         name="t",
@@ -92,7 +92,7 @@ def test_the_whole_executor_input_has_a_placeholder() -> None:
     ],
 )  # fmt: skip
 def test_a_placeholder_without_a_target_is_refused_with_the_task(written: str) -> None:
-    with pytest.raises(PipelineError, match="task t: its command cannot be made"):
+    with pytest.raises(PipelineError, match="task t: cannot build its command"):
         args(written)
 
 

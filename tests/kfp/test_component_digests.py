@@ -44,7 +44,7 @@ def test_the_digest_is_checked_and_not_sent(asked: list[str]) -> None:
     [
         ("sha256=abc", "expected #sha256= and 64 hexadecimal digits after it, found #sha256=abc"),
         (f"sha256{DIGEST}", "expected #sha256= and 64"),
-        (f"sha256={'0' * 64}", f"its text has the sha256 {DIGEST}, and the pipeline pins {'0' * 64}"),
+        (f"sha256={'0' * 64}", f"its content changed: sha256 {DIGEST}, and the pipeline pins {'0' * 64}"),
     ],
 )
 def test_a_wrong_digest_and_an_invalid_one_are_refused(asked: list[str], fragment: str, message: str) -> None:

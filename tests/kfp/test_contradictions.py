@@ -34,10 +34,10 @@ def test_an_output_of_a_nested_pipeline_that_no_task_produces_is_refused_at_its_
 @pytest.mark.parametrize(
     ("importer", "message"),
     [
-        ({"artifactUri": {"runtimeParameter": "url"}}, "task get: one of its texts reads the input 'url'"),
+        ({"artifactUri": {"runtimeParameter": "url"}}, "task get: one of its strings reads the input 'url'"),
         (
             {"artifactUri": {"constant": "gs://a/{{$.inputs.parameters['day']}}"}},
-            "one of its texts reads the input 'day'",
+            "one of its strings reads the input 'day'",
         ),
         (
             {"artifactUri": {"constant": "gs://a"}, "metadata": {"{{$.inputs.parameters['k']}}": 1}},
@@ -58,7 +58,7 @@ def test_a_text_with_a_missing_input_is_refused() -> None:
     text = {"runtimeValue": {"constant": "{{$.inputs.parameters['pipelinechannel--no']}} and more"}}
     step = task("step", inputs={"parameters": {"x": text}})
     declared = component("step", {"parameters": {"x": {"parameterType": "STRING"}}})
-    with pytest.raises(PipelineError, match="task step: one of its texts reads the input 'pipelinechannel--no'"):
+    with pytest.raises(PipelineError, match="task step: one of its strings reads the input 'pipelinechannel--no'"):
         graph({"step": step}, {"comp-step": declared})
 
 
@@ -117,7 +117,7 @@ def test_a_pipeline_without_tasks_is_refused() -> None:
         ({"initContainers": [{"name": "first", "image": "alpine"}]}, "initContainers are not supported"),
         ({"pvcMount": [{"constant": "c", "mountPath": "/"}]}, "expected an absolute path"),
         ({"pvcMount": [{"constant": "c", "mountPath": "/d/../../etc"}]}, "expected an absolute path"),
-        ({"pvcMount": [{"constant": "c", "mountPath": "/d", "subPath": "../other"}]}, "leaves the volume"),
+        ({"pvcMount": [{"constant": "c", "mountPath": "/d", "subPath": "../other"}]}, "points outside the volume"),
         ({"fieldPathAsEnv": [{"name": "A", "fieldPath": "spec.containers"}]}, "found 'spec.containers'"),
     ],
 )

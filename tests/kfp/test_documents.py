@@ -1,4 +1,4 @@
-"""Reading compiled pipeline files: what is accepted, and errors with file, line and keys."""
+"""Reading compiled pipeline files: accepted ones, and errors with file, line and keys."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_loading_never_imports_kfp(training_yaml: Path) -> None:
 
 
 def test_a_large_file_is_parsed_in_another_process_so_that_memory_here_stays_small(tmp_path: Path) -> None:
-    """In a process of its own: here it would leave 60 MB behind."""
+    """In a separate process: here it would leave 60 MB behind."""
     count = 1500
     spec = ir({f"t-{n}": task(f"t-{n}") for n in range(count)})
     path = tmp_path / "large.json"
@@ -285,7 +285,7 @@ def test_a_task_config_field_of_a_newer_sdk_is_left_out_with_a_warning(tmp_path:
     components = {name: {**each, "taskConfigPassthroughs": passed} for name, each in SPEC["components"].items()}
     found = load(write(tmp_path / "p.yaml", {**SPEC, "components": components}))
     assert all(each["taskConfigPassthroughs"] == passed[:1] for each in found.ir["components"].values())
-    assert "KUBERNETES_RESOURCE_CLAIMS is newer than the SDK here" in found.warnings[0]
+    assert "KUBERNETES_RESOURCE_CLAIMS is newer than the installed SDK" in found.warnings[0]
 
 
 def test_an_unknown_workspace_setting_is_refused(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_an_unknown_workspace_setting_is_refused(tmp_path: Path) -> None:
 def test_a_pipeline_name_that_is_not_in_a_compiled_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "p.yaml", SPEC, {"platforms": kubernetes("exec-a")})
     assert load(path, pipeline="built").pipeline == "built"
-    with pytest.raises(PipelineError, match="no pipeline 'other' here; the file holds built"):
+    with pytest.raises(PipelineError, match="no pipeline 'other' here; the file contains built"):
         load(path, pipeline="other")
 
 

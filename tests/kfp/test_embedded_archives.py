@@ -33,7 +33,7 @@ def module(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> str:
 def test_a_member_that_leaves_the_folder_of_its_archive_is_refused_before_the_run(
     name: str, kind: bytes, link: str
 ) -> None:
-    with pytest.raises(Unsupported, match=f"has the member '{name}', which would leave"):
+    with pytest.raises(Unsupported, match=f"has the member '{name}', which points outside the archive"):
         read_executor({"container": python_container(source=module(name, kind, link))})
 
 

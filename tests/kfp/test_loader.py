@@ -1,4 +1,4 @@
-"""Loading .py files in a process of their own, and functions in a notebook."""
+"""Loading .py files in a separate process, and functions in a notebook."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRONG = {  # name: (content, what the message says; {file} is the file)
         "{file}:2: ModuleNotFoundError: .*install no_such_module",
     ),
     "raises": ("def f():\n    raise ValueError('own words\\nmore')\nf()\n", "{file}:2: ValueError: own words$"),
-    "exits": ("import sys\nsys.exit(3)\n", "{file}:2: the file ends itself with sys.exit"),
+    "exits": ("import sys\nsys.exit(3)\n", "{file}:2: the file calls sys.exit"),
     "none": (FORGOTTEN, "{file}: no pipeline here: expected a function under @dsl.pipeline"),
     "two": (
         ONE + ONE.replace("only", "other_one")[len(HEAD) :],
@@ -81,7 +81,7 @@ WRONG = {  # name: (content, what the message says; {file} is the file)
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the compiler's process answers to each wrong file; one process for all, because importing kfp takes most of it."""
+    """The answer of the compiler's process to each wrong file; one process for all, because importing kfp takes most of it."""
     folder = tmp_path_factory.mktemp("wrong")
     for name, (content, _) in WRONG.items():
         (folder / name).parent.mkdir(exist_ok=True)

@@ -134,7 +134,7 @@ def test_with_an_address_outside_the_run_the_artifact_is_missing(tmp_path: Path,
     out = tmp_path / "out"
     outputs = read_outputs(TASK, left(out, {**GOOD, **artifact(uri=uri.format(out=out))}))
     assert outputs.missing == ("model",)
-    assert "leaves the run's folder" in outputs.notes[0]
+    assert "is outside the run's folder" in outputs.notes[0]
 
 
 def test_an_address_below_the_runs_folder_is_kept(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_no_address_leaves_the_runs_folder_in_any_way(tmp_path: Path, uri: str) 
     (folder / "link").symlink_to("/etc")
     outputs = read_outputs(TASK, out)
     assert outputs.missing == ("model",)
-    assert "leaves the run's folder" in outputs.notes[0]
+    assert "is outside the run's folder" in outputs.notes[0]
 
 
 def test_an_artifact_may_be_a_link_or_in_a_cloud(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_an_output_that_comes_from_no_task_is_refused() -> None:
     [
         ({"itemInput": "i", "items": {"raw": "[1"}}, "the items of its loop are not valid JSON"),
         ({"itemInput": "i", "items": {"raw": "{}"}}, "the items of its loop are not a list"),
-        ({"itemInput": "i", "items": {}}, "its iterator lacks the items"),
+        ({"itemInput": "i", "items": {}}, "its iterator lacks its items"),
         (
             {"itemInput": "i", "items": {"inputParameter": "l"}},
             "it iterates over its input 'l', which is given no value",

@@ -187,7 +187,7 @@ def test_references_are_resolved_to_the_parameters_type() -> None:
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        (Reference("env", "NONE"), "the environment has no variable NONE"),
+        (Reference("env", "NONE"), "environment variable NONE is not set"),
         (Reference("file", "none"), "@file:none: cannot be read: No such file"),
         (Reference("env", "PIN", "NUMBER_INTEGER"), "@env:PIN: its value is not a whole number"),
         (Reference("file", "token", "LIST"), "@file:token: its value is not a list"),

@@ -1,4 +1,4 @@
-"""What a cluster adds to pods, as the API server's admission does it; place, lint and the check of pools read it alike."""
+"""The fields that a cluster adds to pods, by the API server's admission; place, lint and the check of pools read them alike."""
 
 from __future__ import annotations
 

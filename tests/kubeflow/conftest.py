@@ -80,7 +80,7 @@ def server() -> Iterator[StandIn]:
 
 @pytest.fixture(autouse=True)
 def nothing_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing around the tests names a server, a cluster or a login."""
+    """The environment of the tests names no server, cluster or login."""
     for name in (
         "KF_PIPELINES_ENDPOINT",
         "KF_PIPELINES_IAP_OAUTH2_CLIENT_ID",

@@ -20,7 +20,7 @@ _YEAR_ONE = "0001-01-01T00:00:00Z"
 
 
 class Try(NamedTuple):
-    """One pod of a task. Moments are seconds since the Workflow's begin; ``ended`` is None while it runs."""
+    """One pod of a task. Times are seconds since the Workflow's begin; ``ended`` is None while it runs."""
 
     phase: str = "Succeeded"
     message: str = ""
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 class Flow:
-    """A Workflow under way. Every method replaces what it said of the same nodes before."""
+    """A Workflow under way. Every method replaces the earlier state of the same nodes."""
 
     def __init__(self, name: str = "digits-abcde", *, retried: bool = True) -> None:
         self.name, self.retried = name, retried
@@ -176,7 +176,7 @@ class Flow:
         return Place(self._inside(node))
 
     def terminated(self) -> Flow:
-        """Somebody has ended the run: what the backend changes in the Workflow."""
+        """A user has terminated the run: the backend's changes to the Workflow."""
         self.spec["activeDeadlineSeconds"] = 0
         return self
 
@@ -230,7 +230,7 @@ def _at(offset: float | None) -> str | None:
 
 
 def _patch(inputs: Mapping[str, Any], artifacts: Mapping[str, str], execution: int) -> str:
-    """The driver's patch for the pod of a task, which names what the task reads and writes."""
+    """The driver's patch for the pod of a task, which names the task's inputs and outputs."""
     written = {
         name: {"artifacts": [{"name": name, "type": {"schemaTitle": "system.Model"}, "uri": uri}]}
         for name, uri in {**artifacts, "executor-logs": "minio://logs"}.items()

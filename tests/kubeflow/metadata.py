@@ -55,7 +55,7 @@ _REQUEST, _RESPONSE = _messages()
 
 
 def executions(body: bytes, outputs: Mapping[int, Mapping[str, Any]]) -> bytes:
-    """The answer to a request: the executions that are there, with what else KFP's launcher writes beside their outputs."""
+    """The answer to a request: the existing executions, with the launcher's records beside their outputs."""
     assert body[:1] == b"\0"
     assert struct.unpack(">I", body[1:5])[0] == len(body) - 5
     answer = _RESPONSE()

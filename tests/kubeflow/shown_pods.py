@@ -21,7 +21,7 @@ def moment(seconds: float) -> str:
 
 
 class Cluster:
-    """The API of a cluster: what it has by path, and paths that it refuses."""
+    """The API of a cluster: its objects by path, and paths that it refuses."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}

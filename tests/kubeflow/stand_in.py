@@ -25,7 +25,7 @@ __all__ = ["StandIn", "Step", "serving"]
 
 
 class Step(NamedTuple):
-    """What a run looks like from one look to the next; ``deleted``: it is gone. ``then`` happens after that look."""
+    """A run's state from one look to the next; ``deleted``: it is gone. ``then`` happens after that look."""
 
     state: str
     flow: Flow | None = None
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 class StandIn:
-    """The server's content, and what its next answers are to be."""
+    """The server's content, and its next answers."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -147,7 +147,7 @@ class StandIn:
         self._places[run_id] = (list(steps), -1)
 
     def now(self, run_id: str) -> Step:
-        """What a run looks like now."""
+        """A run's current state."""
         steps, place = self._places[run_id]
         return steps[max(0, place)]
 
@@ -226,7 +226,7 @@ def serving(steps: Sequence[Step] = ()) -> Iterator[StandIn]:
         do_GET = do_POST = _handle  # noqa: N815 - the base class's names
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Do not log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

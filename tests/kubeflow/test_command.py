@@ -24,7 +24,7 @@ def test_a_run_ends_with_the_table_and_the_exit_code_of_a_local_run(folder: Fold
     done = folder.run()
     assert done.code == 0
     assert "train: attempt 1 on n1 failed: it exited with 1" in done.out
-    assert "train: KFP tries it again" in done.out
+    assert "train: KFP retries it" in done.out
     *_, first, second, third, _, last = done.out.splitlines()
     assert [line.split()[:4] for line in (first, second, third)] == [
         ["train", "1", "n1", "failed"],

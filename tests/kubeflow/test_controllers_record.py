@@ -1,4 +1,4 @@
-"""Where a controller records a run on KFP, its record is shown; where there is none, or none any more, KFP's facts are."""
+"""If a controller records a run on KFP, its record is shown; without one, or once it is gone, KFP's facts are."""
 
 from __future__ import annotations
 

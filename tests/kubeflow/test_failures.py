@@ -1,4 +1,4 @@
-"""Logins that are refused, servers that are none or away, runs that disappear: each with one clear message."""
+"""Refused logins, wrong or unreachable servers, deleted runs: each with one clear message."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_no_secret_is_kept_or_shown(folder: Folder, server: StandIn, monkeypatch
 
 def test_a_page_that_asks_for_a_login_is_not_taken_for_kfp(folder: Folder, server: StandIn) -> None:
     server.is_login_page = True
-    assert "answers with a page instead of the API of Kubeflow Pipelines" in error_of(folder)
+    assert "answers with an HTML page instead of the API of Kubeflow Pipelines" in error_of(folder)
 
 
 def test_a_server_without_v2beta1_is_too_old(folder: Folder, server: StandIn) -> None:
     server.serves_v2 = False
     message = error_of(folder)
     assert "has no API v2beta1" in message
-    assert "before 2.0 is too old" in message
+    assert "name the address of KFP 2.0 or later" in message
 
 
 def test_an_address_where_nothing_answers_is_named_at_once(folder: Folder) -> None:
@@ -113,7 +113,7 @@ def test_a_run_that_is_deleted_under_way_has_failed(folder: Folder, server: Stan
     server.steps = [Step("RUNNING", Flow()), Step("deleted")]
     done = folder.run()
     assert done.code == 1
-    assert "its run was deleted on the server of KFP" in done.out.splitlines()[-1]
+    assert "its run was deleted on the KFP server" in done.out.splitlines()[-1]
 
 
 def test_a_token_that_expires_is_read_again(

@@ -42,7 +42,7 @@ def test_ctrl_c_leaves_the_run_and_says_how_to_follow_it_again(folder: Folder, s
     command.send_signal(signal.SIGINT)
     out, err = command.communicate(timeout=60)
     assert command.returncode == 130
-    assert "the run goes on there; follow it again with: spotwright resume first" in err
+    assert "the run continues there; follow it again with: spotwright resume first" in err
     assert ["train", "1", "n1", "running"] in [line.split()[:4] for line in out.splitlines()]
     assert [run["state"] for run in server.runs.values()] == ["RUNNING"]
     assert "follow    spotwright resume first" in folder("show", "first").out
@@ -71,7 +71,7 @@ def test_cancel_ends_a_run_that_nobody_follows(folder: Folder, server: StandIn) 
 
 
 def left_running(folder: Folder, server: StandIn) -> None:
-    """A run that goes on after its follower was interrupted."""
+    """A run that continues after its follower was interrupted."""
     server.steps = [Step("RUNNING", TRAINS), Step("RUNNING", TRAINS, interrupt)]
     assert folder.run().code == 130
 

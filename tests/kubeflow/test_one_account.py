@@ -1,4 +1,4 @@
-"""What is recorded here of a run on KFP and what the controller records of it cost the same: one computation of one pod."""
+"""Our record of a run on KFP and the controller's record have the same cost: one computation per pod."""
 
 from __future__ import annotations
 

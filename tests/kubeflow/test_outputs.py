@@ -53,7 +53,7 @@ def test_an_address_without_the_metadata_store_is_said(folder: Folder, server: S
 
 
 def with_earlier_results(*names: str) -> Flow:
-    """A run in which KFP used an earlier result of these tasks; their drivers write nothing of it, as seen on a real backend."""
+    """A run in which KFP used an earlier result of these tasks; their drivers do not write it, as seen on a real backend."""
     flow = Flow(retried=False)
     for name in names:
         flow.task(name, cached=True)

@@ -184,7 +184,7 @@ def stuck(host: str = "n1") -> dict[str, Any]:
 
 
 def mount_failed(at: str = "2026-09-21T14:20:00Z") -> dict[str, Any]:
-    """What the kubelet of Kubernetes 1.35.4 says of a pod whose ConfigMap is not there."""
+    """The status by the kubelet of Kubernetes 1.35.4 of a pod whose ConfigMap does not exist."""
     name = config_map()["metadata"]["name"]
     message = f'MountVolume.SetUp failed for volume "{name}" : configmap "{name}" not found'
     return {"type": "Warning", "reason": "FailedMount", "message": message, "lastTimestamp": at}
@@ -198,7 +198,7 @@ def test_a_pod_whose_config_map_is_missing_says_so_after_a_minute_with_the_fix(c
     assert list(seen.held_up(BEGIN + SILENT - 1, SILENT)) == []
     (told,) = seen.held_up(BEGIN + SILENT, SILENT)
     assert told.startswith("train has not started on n1: FailedMount: MountVolume.SetUp failed")
-    assert told.endswith("; make it: spotwright checkpoint-file --config-map | kubectl -n team-a apply -f -")
+    assert told.endswith("; create it: spotwright checkpoint-file --config-map | kubectl -n team-a apply -f -")
     assert list(seen.held_up(BEGIN + SILENT, SILENT)) == []  # its events are not read at every look
 
 
@@ -217,7 +217,7 @@ def test_events_that_may_not_be_read_are_named(cluster: Cluster) -> None:
     seen = PodsSeen(cluster.read, "run-1", {})
     seen.look("team-a")
     (told,) = seen.held_up(BEGIN + SILENT, SILENT)
-    assert "its events may say why, and they cannot be read" in told
+    assert "its events may say why, but cannot be read" in told
 
 
 def ended_by_sigterm(said: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What KFP tells of a run becomes the events of a local run, from either answer and for either shape of Workflows."""
+"""KFP's status of a run becomes the events of a local run, from either answer and for either shape of Workflows."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_failure_that_is_not_explained_has_no_cause(flow: Flow) -> None:
     recorded.look(flow)
     recorded.recorder.finish(RunStatus.FAILED, "train failed", BEGIN + 61)
     assert recorded.causes("train") == [None]
-    assert recorded.task("train").why == "KFP says that it failed, and not why"
+    assert recorded.task("train").why == "KFP reports a failure without a reason"
 
 
 @pytest.mark.parametrize(

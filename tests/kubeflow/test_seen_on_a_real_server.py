@@ -1,4 +1,4 @@
-"""What a real backend (2.16.1, Argo 3.7.3) answered, and our server had not: each test has the shape of one of its answers."""
+"""Answers of a real backend (2.16.1, Argo 3.7.3) that our stand-in did not give: each test has the shape of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of Kubeflow Pipelines that takes connections and says nothing is away, whatever is asked of it."""
+"""A server of Kubeflow Pipelines that accepts connections and never answers counts as away, for every request."""
 
 from __future__ import annotations
 

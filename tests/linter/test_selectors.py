@@ -365,11 +365,11 @@ def test_what_the_api_server_refuses_in_a_condition_is_found(condition: str, sai
         (REQUIRED + "      - {}\n", "a term without a condition matches no node, for Job train"),
         (
             (PREFERRED % "{key: a, operator: Exists}").replace("weight: 1", "weight: 0"),
-            "the API server refuses this preference: its weight is 1 to 100, not 0",
+            "the API server refuses this preference: its weight must be 1 to 100, not 0",
         ),
         (
             (PREFERRED % "{key: a, operator: Exists}").replace("- weight: 1\n      preference", "- preference"),
-            "the API server refuses this preference: its weight is 1 to 100, it has none",
+            "the API server refuses this preference: its weight (1 to 100) is missing",
         ),
     ],
 )

@@ -84,8 +84,8 @@ REFUSED: dict[str, tuple[Spec, str]] = {
         requires({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]}),
         "a field has the operator In or NotIn, and one value",
     ),
-    "no weight": (prefers(None), "its weight is 1 to 100, it has none"),
-    "weight 0": (prefers(0), "its weight is 1 to 100, not 0"),
+    "no weight": (prefers(None), "its weight (1 to 100) is missing"),
+    "weight 0": (prefers(0), "its weight must be 1 to 100, not 0"),
     "weight as a string": (prefers("5"), 'weight: must be a number, got the string "5": write 5'),
     "odd preference": (prefers(1, operator="exists"), "the operator is In, NotIn, Exists, DoesNotExist, Gt or Lt, not"),
 }

@@ -199,7 +199,7 @@ def test_fields_of_kfp_mean_what_the_backend_makes_of_them(
 
 def test_a_weight_of_0_is_a_preference_which_the_api_server_refuses() -> None:
     settings = {"nodeAffinity": [{"matchExpressions": conditions("a"), "weight": 0}]}
-    assert "its weight is 1 to 100, not 0" in place_of_pipeline(settings)
+    assert "its weight must be 1 to 100, not 0" in place_of_pipeline(settings)
 
 
 def test_a_task_of_kfp_with_another_shape_is_refused_with_one_line() -> None:

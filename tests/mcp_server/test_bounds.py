@@ -35,7 +35,7 @@ def test_texts_of_an_answer_have_marks_instead_of_control_characters() -> None:
 @pytest.mark.slow
 def test_a_command_that_prints_too_much_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MOST_PRINTED", 100)
-    with pytest.raises(InputError, match="spotwright lint printed more than 100 bytes and was ended"):
+    with pytest.raises(InputError, match="spotwright lint printed more than 100 bytes and was stopped"):
         asyncio.run(run_command(["lint", "--rules"], tmp_path, OK))
 
 
@@ -48,7 +48,7 @@ def test_a_command_that_takes_too_long_is_ended_with_what_it_started(
         "import os, time, kfp\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
     )
     began = time.monotonic()
-    with pytest.raises(InputError, match="spotwright explain took more than 3 seconds and was ended"):
+    with pytest.raises(InputError, match="spotwright explain took more than 3 seconds and was stopped"):
         asyncio.run(run_command(["explain", "slow.py"], tmp_path, OK))
 
     assert time.monotonic() - began < 30

@@ -1,4 +1,4 @@
-"""A real client of the SDK asks a real server process: about a run that failed, about files, and about what it may not see."""
+"""A real client of the SDK asks a real server process: about a failed run, about files, and about forbidden ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ spec:
 
 
 class Answer(NamedTuple):
-    """What a tool answered: its text, and whether that is an error."""
+    """A tool's answer: its text, and whether that is an error."""
 
     text: str
     is_error: bool
@@ -175,7 +175,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("logs", {"run": "last", "task": "test"}, "no task 'test'"),
     ("lint", {"files": ["missing.yaml"]}, "'missing.yaml' is not a file of the project folder"),
     ("lint", {"files": ["."]}, "'.' is not a file of the project folder"),
-    ("lint", {"files": ["a\0b"]}, "is not the name of a file"),
+    ("lint", {"files": ["a\0b"]}, "is not a file name"),
     ("plan", {"file": "job.yaml"}, "job.yaml"),
     ("ls", {}, "unknown tool 'ls'"),
 ]
@@ -272,9 +272,9 @@ def test_a_server_that_only_reads_refuses_what_writes_and_does_not_list_it(proje
         ("plan", {"file": "nightly.py"}),
     )
 
-    assert cancel.refusal == "cancel writes, and this server only reads: start spotwright mcp --write"
-    assert write.refusal == "place_in_files writes, and this server only reads: start spotwright mcp --write"
-    assert "reading a pipeline in Python runs its code" in plan.refusal
+    assert cancel.refusal == "cancel writes, and this server is read-only: start spotwright mcp --write"
+    assert write.refusal == "place_in_files writes, and this server is read-only: start spotwright mcp --write"
+    assert "reading a Python pipeline runs its code" in plan.refusal
     assert (project / "job.yaml").read_bytes() == before
     assert listed(project) == dict.fromkeys(("runs", "run", "logs", "lint", "explain", "plan", "place"), True)
 

@@ -17,7 +17,7 @@ from spotwright.notices import Notice
 __all__ = ["Callback", "Server", "answer", "json_answer", "wait_until"]
 
 Reply = Callable[[str], "bytes | Iterator[bytes] | None"]
-"""From the text of a request to the bytes of the answer, in pieces or at once; ``None`` says nothing and holds the line."""
+"""From the text of a request to the bytes of the answer, in pieces or at once; ``None`` does not answer and holds the line."""
 
 
 class Server:
@@ -97,7 +97,7 @@ def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | No
 
 
 class Callback:
-    """What a watch called back with."""
+    """The calls of a watch."""
 
     def __init__(self) -> None:
         self.notices: list[Notice | None] = []

@@ -1,4 +1,4 @@
-"""The early approval of an interruption: work was known, and all of it has gone."""
+"""The early approval of an interruption: there was known work, and all of it has left."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_notice_is_approved_after_all_clients_have_gone(asked: Lab) -> None:
     asked.board.update(SOME)
     asked.check()
     assert asked.approved == 1
-    assert asked.logged == ["approved: no work runs here any more"]
+    assert asked.logged == ["approved: this machine is idle now"]
 
 
 def test_it_is_approved_once(asked: Lab) -> None:

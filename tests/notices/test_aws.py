@@ -26,7 +26,7 @@ def in_(seconds: float) -> str:
 
 
 class Ec2:
-    """A metadata service of version 2; ``action`` and ``rebalance`` are what a test puts there."""
+    """A metadata service of version 2; ``action`` and ``rebalance`` are set by the test."""
 
     def __init__(self, action: Any = None, rebalance: Any = None) -> None:
         self.action, self.rebalance = action, rebalance
@@ -187,7 +187,7 @@ def test_a_recommendation_that_cannot_be_read_is_an_error(rebalance: bytes) -> N
 def test_a_malformed_token_is_an_error_and_is_never_sent(answer_bytes: bytes) -> None:
     with (
         Server(lambda _: answer_bytes) as server,
-        pytest.raises(SourceError, match="the metadata service gave no token"),
+        pytest.raises(SourceError, match="the metadata service refused a token"),
     ):
         AwsSource(server.url).wait(0)
     assert len(server.requests) == 1
@@ -197,7 +197,7 @@ def test_a_service_that_refuses_every_token_is_an_error() -> None:
     def reply(request: str) -> bytes:
         return answer("token", 200, {TTL: "21600"}) if request.startswith("PUT") else answer("", 401)
 
-    with Server(reply) as server, pytest.raises(SourceError, match="refuses every token"):
+    with Server(reply) as server, pytest.raises(SourceError, match="refuses all tokens"):
         AwsSource(server.url).wait(0)
 
 

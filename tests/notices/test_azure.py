@@ -178,7 +178,7 @@ def test_the_earlier_of_two_events_counts() -> None:
 
 @pytest.mark.parametrize("ahead", [-4000.0, 4000.0])
 def test_a_clock_that_is_wrong_does_not_matter(ahead: float) -> None:
-    """What counts is the time between the answer's date and NotBefore: both are Azure's."""
+    """The time between the answer's date and NotBefore counts: both are Azure's."""
     azure = Azure()
     now = time.time() + ahead
     azure.answer_bytes = json_answer(
@@ -234,7 +234,7 @@ _JSON = st.recursive(
 
 @given(st.lists(_JSON, max_size=4))
 def test_no_garbage_is_ever_a_certain_notice(events: list[Any]) -> None:
-    """Certain is only what is in every property what the documentation says."""
+    """An event is certain only if every property has its documented value."""
     source = AzureSource(resource=ME)
     with_answer(source, json.dumps({"Events": events}).encode())
     try:

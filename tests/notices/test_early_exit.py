@@ -1,4 +1,4 @@
-"""A process that returns in the middle of its work after a notice ends with 143, and leaves word of it in its pod."""
+"""A process that returns in the middle of its work after a notice exits with 143, and leaves a message in its pod."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_the_earlier_of_preemption_and_maintenance_counts() -> None:
     with Server(Google("TRUE", "TERMINATE_ON_HOST_MAINTENANCE")) as server:
         notice = GcpSource(server.url).wait(0)
     assert notice is not None
-    assert "preempts" in notice.reason
+    assert "is preempting" in notice.reason
 
 
 def test_maintenance_that_is_called_off_is_no_notice_any_more() -> None:

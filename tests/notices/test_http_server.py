@@ -308,7 +308,7 @@ def connect_from(lab: Lab, peer: int) -> socket.socket:
 
 
 def test_pods_that_hold_all_places_do_not_silence_the_server_for_others(lab: Lab) -> None:
-    """Five pods open what they may, two ways: they send nothing, or a request that waits for ever."""
+    """Five pods open as many connections as they may, in two ways: without a request, or with one that waits forever."""
     state = lab.ask()[1]["state"]
     wait = f"GET /notice?wait=300&since={state} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
     held = [connect_from(lab, 1 + number % 5) for number in range(300)]

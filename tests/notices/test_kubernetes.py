@@ -1,4 +1,4 @@
-"""A node as the API writes it: which conditions and taints say that it goes."""
+"""A node as the API writes it: the conditions and taints that announce its end."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_a_metadata_server_that_fails_is_logged_and_asked_again(start: Callable[
         wait_until("the problem", lambda: "gcp: " in agent.log())
         google = {"Metadata-Flavor": "Google"}
         metadata.reply = lambda text: answer("NONE" if "maintenance" in text else "TRUE", 200, google)
-        wait_until("the notice", lambda: "interruption: Google preempts this machine" in agent.log())
+        wait_until("the notice", lambda: "interruption: Google is preempting this machine" in agent.log())
 
 
 def test_a_file_is_a_source_like_any_other(start: Callable[..., Agent], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ STORED = {"metadata": {"creationTimestamp": "2027-01-15T08:10:00Z"}}  # by a ser
 
 
 def stored(event: dict[str, Any]) -> dict[str, Any]:
-    """An Event as the API server keeps it: with the moment of its own clock."""
+    """An Event as the API server stores it: with the time of the server's clock."""
     return {**event, "metadata": {**event["metadata"], **STORED["metadata"]}}
 
 
@@ -42,7 +42,7 @@ def test_a_notice_has_one_name_however_often_it_is_told() -> None:
 
 
 def test_a_notice_without_an_id_is_new_after_the_machine_has_started_again() -> None:
-    without = Notice(1_800_000_030.0, "interruption", "gcp", certain=True, reason="Google preempts this machine")
+    without = Notice(1_800_000_030.0, "interruption", "gcp", certain=True, reason="Google is preempting this machine")
     names = {event_of(without, "n2", boot, 0.0)["metadata"]["name"] for boot in ("a", "a", "b")}
     assert len(names) == 2
 
@@ -74,7 +74,7 @@ def test_other_events_tell_no_notice(event: dict[str, Any]) -> None:
 
 
 class Server:
-    """A server over TLS that keeps what is posted, and answers with the next of its statuses."""
+    """A server over TLS that stores posts, and answers with the next of its statuses."""
 
     def __init__(self, folder: Path) -> None:
         self.posts: list[tuple[str, str, dict[str, Any]]] = []
@@ -96,7 +96,7 @@ class Server:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Write nothing: the posts are kept."""
+                """Do not log: the posts are stored."""
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

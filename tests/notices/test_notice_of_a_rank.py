@@ -1,4 +1,4 @@
-"""Each rank reads the notice file of its own node: ``{rank}`` in the variable stands for its rank."""
+"""Each rank reads the notice file of its own node: ``{rank}`` in the variable is replaced by its rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's preStop hook waits for the processes that save, as long as they need, and for nobody else."""
+"""A pod's preStop hook waits only for the processes that save, as long as they need."""
 
 from __future__ import annotations
 

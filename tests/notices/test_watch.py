@@ -21,7 +21,7 @@ SOME = Notice(2e9, "interruption", "fake", certain=True, reason="x")
 
 
 class Fake:
-    """A source that says one thing after another; the last for ever, slowly."""
+    """A source that gives one answer after another; the last one forever, slowly."""
 
     name = "fake"
 
@@ -81,7 +81,7 @@ def test_a_source_that_fails_is_asked_again(watching: Watching) -> None:
 
 
 def test_a_notice_stays_while_its_source_cannot_be_asked(watching: Watching) -> None:
-    """A node that goes takes its metadata server with it."""
+    """A node that is reclaimed takes its metadata server with it."""
     callback = Callback()
     watch = watching(Fake(SOME, fails), callback)
     wait_until("the failure", lambda: watch.problem)

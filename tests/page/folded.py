@@ -1,4 +1,4 @@
-"""What a browser has that loaded the columns of a run and applied every delta, beside what it would load now."""
+"""The state of a browser that loaded a run's columns and applied every delta, compared with a fresh load."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def apply(table: dict[str, Any], delta: dict[str, Any] | None) -> None:
 
 
 class Browser:
-    """The tables that one reader has. Everything goes through JSON, as on the way to a browser."""
+    """The tables of one reader. Everything goes through JSON, as on the way to a browser."""
 
     def __init__(self, columns: RunColumns) -> None:
         self.tables: dict[str, Any] = {}
@@ -62,9 +62,9 @@ class Browser:
 
 
 def follow(plans: Sequence[Plan], looks: Iterable[Sequence[Event]], first: int = 0) -> tuple[Browser, RunState, int]:
-    """Read a run look by look from the ``first`` on, and compare what a browser has after each with what it would load then.
+    """Read a run look by look from the ``first`` on, and compare a browser's state after each with a fresh load.
 
-    Returns the browser, the state and how often the columns had to be made anew.
+    Returns the browser, the state and how often the columns had to be made again.
     """
     state = RunState(plans)
     columns, browser, resets = RunColumns(state), Browser(RunColumns(state)), 0

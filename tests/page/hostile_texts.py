@@ -1,4 +1,4 @@
-"""Texts that somebody who names a task, writes a log or ends a process could choose to mislead or attack whoever reads them."""
+"""Texts that the author of a task name, a log or an exit message could choose to mislead or attack its readers."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _NODE = {"cpu": 8, "memory": "32Gi", "pods": 8}
 
 
 class Kind(NamedTuple):
-    """What a run is made of: ``chains`` of ``length`` tasks each, all with the same work, on spot and on-demand pools.
+    """The parameters of a run: ``chains`` of ``length`` tasks each, all with the same work, on spot and on-demand pools.
 
     ``interrupt_every`` is the mean life of a spot node, and pools have at most ``nodes`` of them.
     """
@@ -99,7 +99,7 @@ def _config(kind: Kind) -> dict[str, Any]:
 
 
 def main(state: str, *kinds: str) -> None:
-    """Make the runs, and say what is in them."""
+    """Make the runs, and print their contents."""
     for name in kinds or KINDS:
         made = make_run(Path(state), name, KINDS[name])
         attempts = sum(len(each.attempts) for each in made.tasks.values())

@@ -1,4 +1,4 @@
-"""A reader of a told story, for the tests of the page: it folds the story's events as it would those of a journal."""
+"""A reader of a story, for the tests of the page: it folds the story's events like those of a journal."""
 
 from __future__ import annotations
 

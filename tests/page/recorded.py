@@ -1,4 +1,4 @@
-"""A run in a state folder whose one task says what it says: its outputs, and its logs."""
+"""A run in a state folder with one task, its outputs and its logs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _INSTALL = 'python3 -m pip install --quiet --no-warn-script-location \'pandas>=2
 
 
 def stored_plan(*, with_packages: bool = False) -> StoredPlan:
-    """The plan of a pipeline with the task ``eval``, which needs pandas or nothing."""
+    """The plan of a pipeline with the task ``eval``, which needs pandas or no packages."""
     container = python_container(install=_INSTALL if with_packages else "")
     pipeline = compiled(ir({"eval": task("eval")}, containers={"exec-eval": container}))
     return StoredPlan(pipeline, config.parse(POOLS, "spotwright.yaml"), None, {})
 
 
 def a_story(**created: Any) -> Story:
-    """The run while ``eval`` runs, which was interrupted once. ``created``: more of what its first event says."""
+    """The run while ``eval`` runs, which was interrupted once. ``created``: additions to its first event."""
     story = Story(stored_plan().plan, run="a-run", **created)
     story.boots("cpu-spot-1").binds("eval", "cpu-spot-1").after(2).taken("cpu-spot-1", "eval")
     return story.after(60).boots("cpu-spot-2").binds("eval", "cpu-spot-2").after(1)

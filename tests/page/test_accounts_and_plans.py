@@ -1,4 +1,4 @@
-"""The account over time for any story, and the plan of a run beside what came."""
+"""The account over time for any story, and the plan of a run beside the actual figures."""
 
 from __future__ import annotations
 

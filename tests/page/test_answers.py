@@ -37,7 +37,7 @@ def asked(reader: RunReader, ask: str, **question: Any) -> tuple[int, Any]:
         ({"ask": "history", "kind": "decided,sent"}, 400, "unknown kind of event 'sent': the kinds are "),
         ({"ask": "history", "after": "1e9"}, 400, "expected a whole number for after, not '1e9'"),
         ({"ask": "log", "task": "eval", "line": "9" * 40}, 400, "expected a whole number for line"),
-        ({"ask": "log", "task": "eval", "environment": "1"}, 404, "has built no Python environment for task eval"),
+        ({"ask": "log", "task": "eval", "environment": "1"}, 404, "did not build a Python environment for task eval"),
         ({"ask": "artifact", "task": "eval", "name": "model"}, 404, "has no output artifact 'model'"),
         ({"ask": "artifacts", "task": "none"}, 404, "run a-run has no task 'none'"),
         ({"ask": "everything"}, 404, "address not found"),

@@ -1,4 +1,4 @@
-"""What the page shows of a task's output artifacts, and what it does not open."""
+"""A task's output artifacts on the page: which content it shows, and which it does not open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spotwright.page.artifacts import artifact_raw, task_artifacts
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
 
-_OUTSIDE = "it lies outside the state folder, which the page does not open"
+_OUTSIDE = "it is outside the state folder, which the page does not open"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 50
 
 
@@ -43,7 +43,7 @@ def described(state: Path, artifact: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_file(state: Path, out: Path, content: bytes | str, kind: str = "Artifact") -> dict[str, Any]:
-    """What is said of an artifact with a content."""
+    """The metadata of an artifact with a content."""
     reader = a_recorded_run(state, {"result": an_artifact(kind, out / "result")})
     out.mkdir(parents=True)
     (out / "result").write_bytes(content.encode() if isinstance(content, str) else content)
@@ -205,10 +205,10 @@ def test_a_folder_has_its_names(state: Path, out: Path) -> None:
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
-        ("gs://bucket/result", "it lies elsewhere, and the page opens no address"),
-        ("https://example.com/result.html", "it lies elsewhere, and the page opens no address"),
-        ("result", "it lies elsewhere, and the page opens no address"),
-        ("", "it says not where it lies"),
+        ("gs://bucket/result", "it is stored remotely, and the page does not open addresses"),
+        ("https://example.com/result.html", "it is stored remotely, and the page does not open addresses"),
+        ("result", "it is stored remotely, and the page does not open addresses"),
+        ("", "it has no recorded location"),
         ("/etc/passwd", _OUTSIDE),
         ("file:///etc/passwd", _OUTSIDE),
         (f"STATE/runs/a-run/{'../' * 40}etc/passwd", _OUTSIDE),
@@ -242,7 +242,7 @@ def test_what_lies_elsewhere_is_not_opened(tmp_path: Path, state: Path, uri: str
 
 def test_large_html_is_not_shown(state: Path, out: Path) -> None:
     found = of_file(state, out, b"<p>" + b"x" * 5_000_000, "HTML")
-    assert (found["kind"], found["why"]) == ("file", "it has 5,000,003 bytes, and at most 5,000,000 are shown")
+    assert (found["kind"], found["why"]) == ("file", "it has 5,000,003 bytes, and the limit is 5,000,000")
     with pytest.raises(InputError, match="is not shown: it has"):
         artifact_raw(reader_of(state), "eval", "result")
 

@@ -1,4 +1,4 @@
-"""Why an attempt ended: the row of the rules, the evidence that decided, what followed, and what an attempt waits for."""
+"""Why an attempt ended: the row of the rules, the evidence that decided, the follow-up, and an attempt's waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs whose files say what no engine writes: each is told as one that cannot be read, or shown, and hides no other."""
+"""Runs whose files no engine writes: each is shown, or reported as unreadable, and hides no other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sql(text: str, *values: object) -> Callable[[Path], None]:
 
 
 def nested(depth: int) -> str:
-    """A value of so many lists, each in the one before."""
+    """A value of so many nested lists."""
     return "[" * depth + "]" * depth
 
 
@@ -49,7 +49,7 @@ def plan(text: str) -> Callable[[Path], None]:
 
 
 def pipe(run: Path) -> None:
-    """A pipe in place of the journal: whoever opens it waits."""
+    """A pipe in place of the journal: opening it blocks."""
     (run / "journal.db").unlink()
     os.mkfifo(run / "journal.db")
 

@@ -1,4 +1,4 @@
-"""Columns that were loaded once, with the deltas of every look since, are what would be loaded now."""
+"""Columns that were loaded once, with the deltas of every look since, equal a fresh load."""
 
 from __future__ import annotations
 

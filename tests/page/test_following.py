@@ -1,4 +1,4 @@
-"""A run that goes on, followed through the server and its worker: what the stream tells, and what happens on bad days."""
+"""An active run, followed through the server and its worker: the stream's events, and bad days."""
 
 from __future__ import annotations
 

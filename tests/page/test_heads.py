@@ -1,4 +1,4 @@
-"""The head of a run: what it waits for, what it has spent of its budgets, its deadline, and the commands to copy."""
+"""The head of a run: its waits, spent budgets, deadline, and the commands to copy."""
 
 from __future__ import annotations
 

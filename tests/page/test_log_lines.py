@@ -1,4 +1,4 @@
-"""Lines of a log for the page: any part of it, its colours, and nothing that drives a terminal or hides text."""
+"""Lines of a log for the page: any part of it, its colours, and no sequences that drive a terminal or hide text."""
 
 from __future__ import annotations
 

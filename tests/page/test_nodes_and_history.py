@@ -1,4 +1,4 @@
-"""The nodes of a run with what ended on them, its history by task and kind, and the pools over many runs."""
+"""The nodes of a run with the attempts that ended on them, its history by task and kind, and the pools over many runs."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "stop": {"why": "stopped by the user"}, "taken-back": {"rung": 1, "pools": ["gpu"], "why": "no node on spot"},
     "waits": {"why": "Unschedulable"}, "withdrawn": {"node": "n"}, "adopted": {"key": "k", "template": "train"},
 }  # fmt: skip
-"""What an event of a kind has at least."""
+"""The minimum fields of an event of a kind."""
 
 
 @pytest.mark.parametrize("kind", [kind.kind for kind in EVENT_TYPES])

@@ -1,4 +1,4 @@
-"""The page says of runs that were really made what ``show``, ``report`` and the journal say of them."""
+"""The page agrees with ``show``, ``report`` and the journal about real runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``spotwright page``: what it does before it serves, and what it tells the browser that it opens."""
+"""The command ``spotwright page``: its work before it serves, and the address that it opens in the browser."""
 
 from __future__ import annotations
 

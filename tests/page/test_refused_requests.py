@@ -1,4 +1,4 @@
-"""What the page refuses, and the headers of every answer. Requests are bytes, as nobody's library would let them through."""
+"""Requests that the page refuses, and the headers of every answer. Requests are bytes, because libraries would not send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rehearsals on the page: what `rehearse` kept, one that goes on, and files that are none of ours."""
+"""Rehearsals on the page: finished ones, an active one, and foreign files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_one_that_goes_on_is_listed_and_has_no_report(state: Path) -> None:
     status, told = asked(state, "train-1")
     assert (status, told["message"]) == (
         404,
-        "rehearsal 'train-1' has no report: it goes on, was stopped, or is of an earlier version",
+        "rehearsal 'train-1' has no report: it is still running, was stopped, or is from an earlier version",
     )
 
 

@@ -1,4 +1,4 @@
-"""The graph of one scope: what is in it, what it counts, and what it does with very large, deep and oddly named pipelines."""
+"""The graph of one scope: its content, its counts, and very large, deep and oddly named pipelines."""
 
 from __future__ import annotations
 

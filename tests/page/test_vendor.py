@@ -1,4 +1,4 @@
-"""The page's modules from npm: one table and one lock, and a script that takes nothing else than what they name."""
+"""The page's modules from npm: one table and one lock, and a script that takes only the named files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def run(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def ensure(clone: Path) -> str:
-    """What ``ensure_vendor`` of the copy says when it fails; empty if it does not."""
+    """The error of the copy's ``ensure_vendor``; empty if it succeeds."""
     code = (
         "from spotwright.errors import InputError\nfrom spotwright.page.vendor import ensure_vendor\n"
         "try:\n    ensure_vendor()\nexcept InputError as error:\n    print(error)"

@@ -66,7 +66,7 @@ class Workload:
         self.events += [*events, *decided]
 
     def step(self, what: str, number: int, choice: int) -> None:
-        """Do what a step says with one task, where that can happen to it now."""
+        """Perform a step with one task, if that is possible now."""
         self.at += 1.5
         does: dict[str, Callable[[str, TaskState | None, int], Any]] = {
             "adopt": self._adopt, "bind": self._bind, "end": self._end, "wait": self._wait, "notice": self._notice,

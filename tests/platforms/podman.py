@@ -49,7 +49,7 @@ class Podman:
         return f"localhost/spotwright-test-{os.getpid()}-{what}:1"
 
     def ask(self, *command: str, given: bytes = b"") -> str:
-        """What podman answers; a test that cannot have this is skipped."""
+        """podman's answer; a test that cannot have this is skipped."""
         done = subprocess.run(
             ["podman", *command], input=given, env=self._env, capture_output=True, check=False, timeout=600
         )

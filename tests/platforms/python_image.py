@@ -72,21 +72,21 @@ def _interpreter() -> Iterator[tuple[str, Path]]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """What Python imports below a folder, without tests, other packages and what it compiled itself."""
+    """The modules that Python imports below a folder, without tests, other packages and compiled files."""
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in _LEFT_OUT and not name.startswith("config-")]
         yield from (Path(folder, name) for name in names)
 
 
 def _certificates() -> dict[str, Path]:
-    """What pip trusts on this machine, at the same places."""
+    """pip's trusted certificates on this machine, at the same places."""
     paths = ssl.get_default_verify_paths()
     named = (paths.cafile, os.environ.get("PIP_CERT"))
     return {path: Path(os.path.realpath(path)) for path in named if path and Path(path).is_file()}
 
 
 def _libraries(programs: list[str]) -> set[str]:
-    """The shared libraries of programs and extension modules, with the loader and what wheels expect of any machine."""
+    """The shared libraries of programs and extension modules, with the loader and the ones that wheels expect of any machine."""
     wanted = tuple(f"{name}.so." for name in _OF_WHEELS)
     of_wheels = [line.split()[-1] for line in _output("/sbin/ldconfig", "-p") if line.strip().startswith(wanted)]
     lines = [line for line in _output("ldd", *programs, *of_wheels) if line[:1].isspace()]

@@ -65,7 +65,7 @@ def archive(image: tuple[str, Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def root(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The root file system of the image, which nobody can write to."""
+    """The root file system of the image, which is read-only."""
     folder = tmp_path_factory.mktemp("unpacked")
     root = folder / "root"
     root.mkdir()
@@ -100,7 +100,7 @@ def manifest(archive: Path) -> dict[str, list[dict[str, str]]]:
 
 
 def inside(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """What a command answers in the image, as its user."""
+    """The output of a command in the image, as its user."""
     path = "/opt/spotwright/bin:/usr/local/bin:/usr/bin:/bin"
     whole = ["chroot", "--userspec=65532:65532", str(root), "/usr/bin/env", "-i", f"PATH={path}", "HOME=/tmp", *command]
     return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=120)

@@ -1,4 +1,4 @@
-"""Where Linux's calls are absent, runs are read and pipelines and manifests are compiled and placed; nothing is run."""
+"""Without Linux's calls, runs are read, and pipelines and manifests are compiled and placed, but not run."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def python(project: Project, script: str) -> Done:
 
 
 def test_what_runs_attempts_cannot_even_be_imported_there(elsewhere: Project) -> None:
-    """Without this the tests below would show nothing."""
+    """Otherwise the tests below would be meaningless."""
     assert python(elsewhere, "import spotwright.local.backend").code == 1
     assert python(elsewhere, "open('/proc/self/stat', 'rb')").code == 1
 

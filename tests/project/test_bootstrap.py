@@ -1,4 +1,4 @@
-"""scripts/bootstrap does what is needed and no more, and never takes half an environment for a whole one."""
+"""scripts/bootstrap does only the needed steps, and never takes half an environment for a complete one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkpoint library as one file works in a Python where nothing else is installed, from any folder."""
+"""The checkpoint library as one file works in a Python without other packages, from any folder."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print(state["total"], notice().reason, sys.modules["spotwright.checkpoint"].__fi
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The file, written by the command in a folder of its own."""
+    """The file, written by the command in a separate folder."""
     path = tmp_path / "library" / "spotwright_checkpoint.pyz"
     path.parent.mkdir()
     done = CliRunner().invoke(cli, ["checkpoint-file", "--output", str(path)], standalone_mode=False)
@@ -53,7 +53,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def python(code: str, path: Path | str, cwd: Path, **env: str) -> str:
-    """What a Python without site-packages prints that finds the file on PYTHONPATH, in an otherwise empty environment."""
+    """The output of a Python without site-packages that finds the file on PYTHONPATH, in an otherwise empty environment."""
     given = {"PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1", **env}
     command = [sys.executable, "-S", "-s", "-c", code]
     done = run(command, cwd=cwd, env=given, capture_output=True, text=True, check=False)

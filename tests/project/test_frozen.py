@@ -1,4 +1,4 @@
-"""Frozen values: what they share with dataclasses, and what they do without until a value is made."""
+"""Frozen values: their common behavior with dataclasses, and the work deferred until a value is made."""
 
 from __future__ import annotations
 

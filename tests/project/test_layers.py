@@ -1,4 +1,4 @@
-"""What import-linter cannot see of the modules: calls that need no import of their own, and names with two homes."""
+"""Layer rules that import-linter cannot check: calls without an import, and names with two homes."""
 
 from __future__ import annotations
 

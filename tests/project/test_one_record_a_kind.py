@@ -1,4 +1,4 @@
-"""What is known of a kind stands in its record: outside spotwright/kinds no table has kinds, and nothing is compared with one."""
+"""Knowledge of a kind is in its record: outside spotwright/kinds no table has kinds, and kinds are not compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spotwright.kinds.kind import Reads, all_kinds
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "spotwright"
 CORE = {"ConfigMap", "Pod", "Service"}
-"""Kinds of Kubernetes' core that are no workloads by themselves; other things have these names too."""
+"""Kinds of Kubernetes' core that are not workloads by themselves; other things have these names too."""
 
 NAMES = {kind.name for kind in all_kinds().values()} - CORE
 GROUPS = {kind.group for kind in all_kinds().values() if "." in kind.group}
@@ -28,7 +28,7 @@ ALLOWED = {
 
 
 def texts_in(node: ast.expr) -> set[str]:
-    """The texts that stand in an expression: itself, the items of a list, tuple or set, the keys of a dict."""
+    """The texts in an expression: itself, the items of a list, tuple or set, the keys of a dict."""
     if isinstance(node, ast.Constant):
         return {node.value} if isinstance(node.value, str) else set()
     parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
@@ -36,7 +36,7 @@ def texts_in(node: ast.expr) -> set[str]:
 
 
 def compared_in(node: ast.AST) -> list[ast.expr]:
-    """The sides of a comparison, and what a text is asked to begin with."""
+    """The sides of a comparison, and the arguments of ``startswith``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
         return node.args
     return [node.left, *node.comparators] if isinstance(node, ast.Compare) else []

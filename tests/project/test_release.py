@@ -1,4 +1,4 @@
-"""What a release publishes is built twice to the same bytes, whatever the folder, the umask and the times of the clone."""
+"""A release's files are built twice to the same bytes, whatever the folder, the umask and the times of the clone."""
 
 from __future__ import annotations
 

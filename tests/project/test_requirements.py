@@ -1,4 +1,4 @@
-"""The locked sets are whole: every package pinned and hashed, nothing said about where it comes from."""
+"""The locked sets are complete: every package pinned and hashed, without an index address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the code readable, beside the import contracts: few rooms, and none that is only another name for others."""
+"""Structural rules beside the import contracts: few packages, and none that only re-exports names."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_small_modules_with_one_importer_become_fewer(graph: grimp.ImportGraph) 
 
 
 def is_alias(source: str) -> bool:
-    """Whether a module defines nothing of its own: only a docstring, imports and ``__all__``."""
+    """Whether a module defines nothing: only a docstring, imports and ``__all__``."""
     return all(
         isinstance(node, (ast.Import, ast.ImportFrom))
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))

@@ -1,6 +1,6 @@
-"""Walls: what code does not load that starts often or runs inside user code.
+"""Import walls: modules that frequently started or user-side code must not load.
 
-Import contracts cannot say it: to them an import inside a function is as good as one at the top.
+Import contracts cannot express this: to them an import inside a function is as good as one at the top.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_help_loads_no_package_but_those_of_the_command_line_and_of_yaml(words: 
 
 
 def test_the_command_that_explains_a_cluster_needs_no_server() -> None:
-    """A laptop reads a cluster without the packages of the webhook: what ``explain --cluster`` imports when it is asked."""
+    """A laptop reads a cluster without the packages of the webhook: the imports of ``explain --cluster``."""
     code = "from spotwright.cluster import explaining, log_client"
     assert third_parties(code) & {"aiohttp", "cryptography"} == set()
 

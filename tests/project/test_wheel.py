@@ -1,4 +1,4 @@
-"""The wheels hold what they should and share no file; ``spotwright.checkpoint`` is the same from either, and from both."""
+"""The wheels have the right files and share none; ``spotwright.checkpoint`` is the same from either, and from both."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_a_public_function_that_only_the_whole_distribution_has_is_said_to_be_th
 
 @pytest.mark.slow
 def test_the_installed_command_runs(environments: dict[str, Path], tmp_path: Path) -> None:
-    """Its dependencies are those of this environment, found after what the wheel brought."""
+    """Its dependencies are those of this environment, found after the wheel's own."""
     env = {"PYTHONPATH": sysconfig.get_path("purelib"), "HOME": str(tmp_path)}
     command = [str(environments["whole"].parent / "spotwright"), "checkpoint-file"]
     version = subprocess.run([command[0], "--version"], env=env, check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Builds the wheels of this checkout, with stand-ins for the page's modules: tests without a browser need nothing from npm."""
+"""Builds the wheels of this checkout, with stand-ins for the page's modules: tests without a browser do not need npm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASSETS = Path("src", "spotwright", "page", "assets")
 
 
 def copy_of_project(source: Path) -> None:
-    """Copy what a wheel is built from, without the page's modules: building writes into the tree."""
+    """Copy the inputs of a wheel, without the page's modules: building writes into the tree."""
     source.mkdir(exist_ok=True)
     ignored = shutil.ignore_patterns("*.egg-info", "__pycache__", "vendor")
     shutil.copytree(ROOT / "src", source / "src", ignore=ignored)

@@ -276,7 +276,7 @@ def test_a_newer_format_is_refused(path: Path, journal: Journal, opening: Callab
     journal._db.execute(f"PRAGMA user_version = {FORMAT + 1}")
     journal.close()
     with pytest.raises(
-        StateError, match=r"written by a newer version of spotwright \(format 3, this one knows 2\): upgrade"
+        StateError, match=r"written by a newer version of spotwright \(format 3, this one reads up to 2\): upgrade"
     ):
         opening(path)
 
@@ -396,7 +396,7 @@ def test_creating_a_journal_in_a_read_only_folder_is_refused_with_the_fix(path: 
 
 
 def test_a_folder_whose_name_is_no_utf8_keeps_its_journal(tmp_path: Path) -> None:
-    """Also what the locale C makes of umlauts: file names that Python cannot encode as text."""
+    """Including umlauts under the locale C: file names that Python cannot encode as text."""
     folder = tmp_path / "b\udcfcro"
     folder.mkdir()
     with closing(Journal.create(folder / "journal.db")):

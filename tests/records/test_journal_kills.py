@@ -19,7 +19,7 @@ KILLS = 150
 
 
 def write_until_killed(path: Path, first: int, acknowledge: int) -> None:
-    """Append one to three events at a time and say after each append up to which number; for ever."""
+    """Append one to three events at a time, forever, and print after each append the last number."""
     journal = Journal.open(path)
     journal.take({"pid": os.getpid()}, lambda _held: False)
     number = first
@@ -58,7 +58,7 @@ def acknowledged(receive: int) -> int | None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_no_acknowledged_event_is_lost_and_the_rest_has_no_gap(tmp_path: Path) -> None:
-    """150 engines one after another, each killed at a moment drawn anew, most of them in the middle of an append."""
+    """150 engines one after another, each killed at a random moment, most of them in the middle of an append."""
     path = tmp_path / "journal.db"
     Journal.create(path).close()
     draw = random.Random(7)  # noqa: S311  # the same moments every time

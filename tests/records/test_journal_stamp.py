@@ -1,4 +1,4 @@
-"""When a journal's files tell that nothing was written."""
+"""When a journal's files show that it is unchanged."""
 
 from __future__ import annotations
 

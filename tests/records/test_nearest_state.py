@@ -117,5 +117,5 @@ def test_the_message_names_the_nearest_folder_where_another_one_was_asked_for(pr
     found = with_runs(project)
     with pytest.raises(UnknownRun, match=f"the nearest one above is {found};"):
         StateFolder.existing(Path(".spotwright")).find("last")
-    with pytest.raises(UnknownRun, match=f"there is no folder {project}/sub/lower/other;"):
+    with pytest.raises(UnknownRun, match=f"folder not found: {project}/sub/lower/other;"):
         StateFolder.existing(Path("other")).find("last")

@@ -61,7 +61,7 @@ def test_reading_a_missing_state_folder_does_not_create_it(tmp_path: Path) -> No
 def test_a_newer_layout_is_refused(state: StateFolder, opening: object) -> None:
     (state.path / "format").write_text(f"{LAYOUT + 1}\n")
     with pytest.raises(
-        StateError, match=r"written by a newer version of spotwright \(layout 2, this one knows 1\): upgrade"
+        StateError, match=r"written by a newer version of spotwright \(layout 2, this one reads up to 1\): upgrade"
     ):
         opening(state.path)  # type: ignore[operator]
 

@@ -1,4 +1,4 @@
-"""Folders are deleted whole or not at all, and nothing outside of the state folder is touched."""
+"""Folders are deleted completely or not at all, and files outside of the state folder are not touched."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_nothing_is_deleted_through_a_link(tmp_path: Path, linked: str) -> None:
     (state / linked).symlink_to(outside / "r" if linked == "runs/r" else outside)
     if linked == "trash":
         a_folder(state / "runs" / "r")
-    with pytest.raises(StateError, match=r"is left alone: .* is a symbolic link"):
+    with pytest.raises(StateError, match=r"not deleted: .* is a symbolic link"):
         Trash(state).remove(state / "runs" / "r")
     assert (outside / "r" / "inside" / "file").exists()
     assert (state / "runs" / "r" / "inside" / "file").exists()

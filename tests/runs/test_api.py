@@ -1,4 +1,4 @@
-"""The Python API: the same runs as those of the command line, driven by their own process."""
+"""The Python API: the same runs as those of the command line, driven by a separate process."""
 
 # No annotations as texts here: the SDK reads the types of components and pipelines when they are defined.
 
@@ -195,7 +195,7 @@ def test_the_pipeline_of_a_notebook_is_run_with_the_file_beside_the_notebook_and
     assert (run.status, run.tasks["fails-at-first"]["attempts"][0]["pool"]) == ("failed", "own")
     flag.touch()
     assert run.resume().status == "succeeded"
-    assert "a function that is in no file: going on with the pipeline as it was compiled" in capfd.readouterr().out
+    assert "a function without a file: continuing with the pipeline as compiled before" in capfd.readouterr().out
     assert run.outputs == {"Output": 4}
 
 
@@ -241,7 +241,7 @@ def test_a_pipeline_that_a_function_of_a_script_makes_is_resumed_as_it_was_compi
     resumed = here.spotwright("resume", "r")
     assert resumed.code == 0, resumed.err
     assert "script.py: no pipeline here" in resumed.out
-    assert "going on with the pipeline as it was compiled" in resumed.out
+    assert "continuing with the pipeline as compiled before" in resumed.out
 
 
 @pytest.mark.parametrize(

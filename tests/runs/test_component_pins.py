@@ -25,7 +25,7 @@ def test_changed_content_of_a_commit_is_refused_with_both_digests(tmp_path: Path
     file = tmp_path / "components.json"
     keep_pins({ONE: "1"}, file)
     with pytest.raises(
-        PipelineError, match=f"p.py: {ONE} names a commit, but its content has changed: the sha256 is 2, and was 1"
+        PipelineError, match=f"p.py: the content of {ONE} changed although it names a commit: sha256 2, before 1"
     ):
         check_pins("p.py", {ONE: "2"}, file)
 

@@ -1,4 +1,4 @@
-"""What a run with a deadline begins with: an impossible one is told, with by how much and the nearest that can be met."""
+"""The start of a run with a deadline: an infeasible one is reported, with the shortfall and the nearest feasible one."""
 
 from __future__ import annotations
 

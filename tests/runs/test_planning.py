@@ -39,7 +39,7 @@ def a_pipeline(**settings: Any) -> Compiled:
 
 @pytest.fixture
 def planning(tmp_path: Path) -> PlanOptions:
-    """Options with a configuration of their own and a token that this machine does not have."""
+    """Options with a separate configuration and a token that this machine does not have."""
     config = tmp_path / "spotwright.yaml"
     config.write_text("version: 1\npools: {spot: {capacity: spot}, regular: {capacity: on-demand}}\n")
     return PlanOptions({"token": "@env:NO_SUCH_TOKEN"}, config=config)
@@ -55,7 +55,7 @@ def test_planning_reads_no_secret(planning: PlanOptions, tmp_path: Path) -> None
     planned = plan_run(pipeline, planning)
     assert str(planned.arguments["token"]) == "@env:NO_SUCH_TOKEN"
     assert [rung.pools for rung in planned.stored.plan.unfold()[0].ladder.rungs] == [("spot", "regular")]
-    with pytest.raises(InputError, match="@env:NO_SUCH_TOKEN: the environment has no variable NO_SUCH_TOKEN"):
+    with pytest.raises(InputError, match="@env:NO_SUCH_TOKEN: environment variable NO_SUCH_TOKEN is not set"):
         prepare(pipeline, planning, RunOptions(state=tmp_path / "state"))
 
 

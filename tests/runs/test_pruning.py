@@ -105,7 +105,7 @@ def test_a_negative_number_of_runs_is_refused() -> None:
 
 
 def all_but(*names: str) -> PruneOptions:
-    """Everything goes but these runs and what they need."""
+    """Everything is deleted except these runs and their dependencies."""
     return PruneOptions(older_than=0.0, keep=frozenset(names))
 
 
@@ -384,7 +384,7 @@ def test_leftovers_of_killed_prunes_and_of_runs_that_never_began_are_deleted(sta
     unbegun = state.path / "runs" / "unbegun"
     unbegun.mkdir()
     assert of(take_stock(state, PruneOptions()), Sort.LEFTOVER) == {
-        "r.0a1b2c3d": "", "e.0a1b2c3d": "", "unbegun": "a run may begin there",
+        "r.0a1b2c3d": "", "e.0a1b2c3d": "", "unbegun": "a run may be starting there",
     }  # fmt: skip
     os.utime(unbegun, (time.time() - 3601,) * 2)
     prune(state, PruneOptions())

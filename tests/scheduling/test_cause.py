@@ -159,7 +159,7 @@ def test_no_signal_at_all_means_lost() -> None:
 
 
 def test_the_sentence_names_an_unexplained_signal() -> None:
-    assert classify(Signals(exit_code=143)).why == "it was ended by SIGTERM, with no sign that its node was taken"
+    assert classify(Signals(exit_code=143)).why == "it was ended by SIGTERM, with no sign that its node was reclaimed"
 
 
 def test_the_sentence_names_the_outputs_that_are_missing() -> None:
@@ -174,7 +174,7 @@ def test_the_sentence_says_where_kfp_decides_otherwise(noticed: bool) -> None:
     ending = classify(Signals(exit_code=0, outputs_complete=False, accepted_by_kfp=True, noticed=noticed))
 
     assert ending.cause is (Cause.INTERRUPTED if noticed else Cause.FAILED)
-    assert ending.why.endswith("; KFP would have taken this for a success")
+    assert ending.why.endswith("; KFP would have counted this as a success")
 
 
 @pytest.mark.parametrize(("node_gone", "cause"), [(True, Cause.INTERRUPTED), (False, Cause.FAILED)])

@@ -162,7 +162,7 @@ def test_after_the_deadline_it_still_waits_its_patience() -> None:
 
 def test_without_a_spot_rung_on_demand_is_used_at_once() -> None:
     choice = choose(SLACK, a_ladder(a_policy(spot="never")), everywhere)
-    assert (choice.rung, choice.why) == (0, "on-demand: there is no spot rung")
+    assert (choice.rung, choice.why) == (0, "on-demand: the ladder has no spot rung")
 
 
 def test_on_demand_is_waited_for_with_looks_for_spot_in_between() -> None:
@@ -264,7 +264,7 @@ ROOMS = st.sampled_from([everywhere, nowhere, only("spot-b"), only("on-demand")]
 
 @given(OUTLOOKS, LADDERS, ROOMS)
 def test_when_only_on_demand_can_finish_nothing_else_is_chosen(outlook: Outlook, ladder: Ladder, room: Room) -> None:
-    """Only where on-demand has no room, spot with room is better than none."""
+    """If on-demand has no room, spot with room is better than waiting."""
     if outlook.only_on_demand and ladder.on_demand:
         has_room = any(room(pool) for index in ladder.on_demand for pool in ladder.rungs[index].pools)
         assert choose(outlook, ladder, room).rung in ladder.on_demand or not has_room
@@ -272,7 +272,7 @@ def test_when_only_on_demand_can_finish_nothing_else_is_chosen(outlook: Outlook,
 
 @given(OUTLOOKS, LADDERS, ROOMS)
 def test_nothing_waits_for_ever(outlook: Outlook, ladder: Ladder, room: Room) -> None:
-    """Whatever is chosen has an end, and going from wait to wait comes to none soon after the deadline.
+    """Every choice ends, and a chain of waits ends soon after the deadline.
 
     Until then an attempt without a node looks for room on spot five times in its patience. After it each rung is tried once.
     """

@@ -53,11 +53,11 @@ truths = st.builds(
 
 
 Left = Callable[[float, Estimate], None]
-"""What is done with the seconds of work that are really left, and the estimate of them."""
+"""The use of the seconds of work that are really left, and their estimate."""
 
 
 def check(truth: Truth, chances: Random, look: Left) -> None:
-    """Run the task once. After some reports the estimates are compared with what they are about."""
+    """Run the task once. After some reports the estimates are compared with the truth."""
     pace, reached, saved, at, reports = Pace(), 0.0, 0.0, 0.0, 0
     boots: list[float] = []
     starts: list[tuple[float, float]] = []
@@ -119,7 +119,7 @@ def near(left: float, estimate: Estimate) -> None:
 
 
 def launch_is_covered(truth: Truth, need: Needs, *, enough: bool) -> None:
-    """The boot from the first launch on; what comes after it on the node once the pace of the work is known."""
+    """The boot from the first launch on; the start on the node once the pace of the work is known."""
     assert need.launch.at_most >= BOOT * truth.launch
     if enough:
         unsure = 1.0 + 2.0 * truth.noise * truth.every * truth.factor * STATED

@@ -67,7 +67,7 @@ def test_required_spot_refuses_on_demand_with_a_reason() -> None:
 
 def test_never_spot_refuses_spot_with_a_reason() -> None:
     made = ladder(SPOT, ON_DEMAND, policy=a_policy(spot="never"))
-    assert (order(made), made.refusals) == (["on-demand"], {"spot": "the policy says never spot"})
+    assert (order(made), made.refusals) == (["on-demand"], {"spot": "the policy forbids spot"})
 
 
 def test_preferred_spot_without_an_on_demand_pool_has_a_note() -> None:
@@ -116,7 +116,9 @@ def test_pools_that_do_not_say_whether_they_have_the_gpus_of_the_work_are_named(
 ) -> None:
     pools = a_pool("spot", node=None), a_pool("base", spot=False, **{"node": None, **fields})
     with_gpu = ladder(*pools, work=PodRequirements({"nvidia.com/gpu": 1}))
-    said = f"it asks for nvidia.com/gpu, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have that"
+    said = (
+        f"it asks for nvidia.com/gpu, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have it"
+    )
     assert [text.split(":")[0] for text in with_gpu.warnings("train")] == [said]
     assert not ladder(*pools, work=PodRequirements({"cpu": 1000})).unstated
 
@@ -124,7 +126,7 @@ def test_pools_that_do_not_say_whether_they_have_the_gpus_of_the_work_are_named(
 def test_that_the_built_in_pools_only_simulate_the_gpus_of_the_work_is_said() -> None:
     pools = built_in_pools().values()
     said = ladder(*pools, work=PodRequirements({"nvidia.com/gpu": 1})).unstated
-    assert said.startswith("it asks for nvidia.com/gpu, and the built-in pools have none: they simulate it")
+    assert said.startswith("it asks for nvidia.com/gpu, which the built-in pools do not have: they simulate it")
     assert not ladder(*pools, work=PodRequirements({"cpu": 1000})).unstated
 
 
@@ -250,7 +252,7 @@ def test_sizes_are_written_in_their_own_units(asked: Resources, message: str) ->
 
 def test_work_without_gpus_is_kept_off_gpu_pools_under_a_policy() -> None:
     made = ladder(a_pool("gpu", node=GPU), SPOT)
-    assert made.refusals == {"gpu": "its GPUs would stand idle: the task asks for none"}
+    assert made.refusals == {"gpu": "its GPUs would be idle: the task requests none"}
 
 
 def test_work_without_gpus_goes_to_gpu_pools_if_no_other_pool_fits() -> None:

@@ -217,7 +217,7 @@ class Storage:
 
 @dataclass(slots=True)
 class _Observed:
-    """What happened to an attempt before its end, perhaps before its start."""
+    """An attempt's state before its end, perhaps before its start."""
 
     noticed: bool = False
     node_gone: bool = False
@@ -281,7 +281,7 @@ class SimulatedAttempts:
         return AttemptKey(self.run, task, number)
 
     def join(self) -> None:
-        """Join the cluster; nothing if the run has joined already."""
+        """Join the cluster; no effect if the run has joined already."""
         self.cluster.join(self.run, self._seed, self)
 
     def leave(self) -> None:
@@ -325,7 +325,7 @@ class SimulatedAttempts:
         self._after(_HALT_SECONDS if stops_in is None else stops_in, lambda: self._end(key, signals))
 
     def move(self, key: AttemptKey, why: str, ends_by: float) -> None:
-        """Send SIGTERM because the attempt goes on elsewhere, and SIGKILL at ``ends_by``."""
+        """Send SIGTERM because the attempt moves elsewhere, and SIGKILL at ``ends_by``."""
         self._observations(key).moved = why
         self._terminate(key, ends_by)
 
@@ -336,7 +336,7 @@ class SimulatedAttempts:
                 self._end(key, Signals(signal=_SIGKILL, cancelled=True))
 
     def end_unheard(self, key: AttemptKey) -> AttemptEnded:
-        """End an attempt as lost, because no engine can watch it any more. Returns its record.
+        """End an attempt as lost, because engines can no longer watch it. Returns its record.
 
         An attempt that has ended already keeps its record.
         """

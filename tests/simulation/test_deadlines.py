@@ -25,7 +25,7 @@ LENGTH = {"one": 1, "chain": 3, "diamond": 3}
 
 
 def works(seconds: float, *, reports: int, stops_in: float | None) -> AttemptModel:
-    """Attempts that do ``seconds`` of work, and save exactly when they report; without reports they save nothing."""
+    """Attempts that do ``seconds`` of work, and save exactly when they report; without reports they do not save."""
 
     def behavior(start: AttemptStart) -> Behavior:
         saved = start.saved if reports else 0.0
@@ -47,7 +47,7 @@ def run(
 
 
 class Case(NamedTuple):
-    """A run and its adversary. ``reports`` is 0 for work that is not saved; ``boots`` are those of spot and on-demand."""
+    """A run and its adversary. ``reports`` is 0 for unsaved work; ``boots`` are those of spot and on-demand."""
 
     shape: str
     work: float
@@ -97,7 +97,7 @@ def test_no_run_is_late_where_on_demand_could_meet_the_deadline(case: Case) -> N
 
 
 def test_a_job_of_two_days_that_is_interrupt_every_hour_stays_on_spot_and_is_in_time() -> None:
-    """With the built-in policy: it is taken thirty times and more, and each attempt gets on."""
+    """With the built-in policy: it is interrupted thirty times and more, and each attempt makes progress."""
     pools = [a_pool("spot", node=None), a_pool("on-demand", spot=False, node=None)]
     trace = Trace(600.0, (1, 1, 1, 1, 1, 1, 0) * 300)
     model = works(48 * 3600.0, reports=1000, stops_in=1.0)

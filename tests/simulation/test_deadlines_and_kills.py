@@ -50,7 +50,7 @@ class Kill(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A run and its adversary. ``every`` is the work between two saves, ``None`` for work that is not saved."""
+    """A run and its adversary. ``every`` is the work between two saves, ``None`` for unsaved work."""
 
     hours: float
     slack: float

@@ -33,7 +33,7 @@ HOUR = 3600.0
 def saving(
     hours: float, *, every: float = 600.0, stops_in: float | None = 5.0, on_sigterm: bool = True
 ) -> AttemptModel:
-    """Attempts of so many hours of work that save every ten minutes, and when they are told to stop."""
+    """Attempts of so many hours of work that save every ten minutes, and when asked to stop."""
 
     def behavior(start: AttemptStart) -> Behavior:
         left = hours * HOUR * (1.0 - start.saved)
@@ -48,12 +48,12 @@ def saving(
 
 
 def restarting(hours: float) -> AttemptModel:
-    """Attempts that save nothing."""
+    """Attempts that do not save."""
     return lambda _start: Behavior(hours * HOUR, SUCCEEDED, stops_in=5.0)
 
 
 class Simulated:
-    """One simulated run, and what it did."""
+    """One simulated run, and its events."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ def hours_of(*counts: int) -> Trace:
 
 
 LONG: dict[str, Any] = {"hours": 40, "deadline": "56h"}
-"""Work that goes to on-demand after some hours without spot, and still has slack then."""
+"""Work that moves to on-demand after some hours without spot, and still has slack then."""
 
 
 def comes_and_goes(number: int) -> tuple[int, ...]:
@@ -174,7 +174,7 @@ def test_no_attempt_leaves_a_pool_for_one_of_the_same_price_beside_a_dear_one() 
 
 
 def test_an_attempt_that_left_a_pool_for_another_one_goes_on_there() -> None:
-    """Its old place is free again only once the next one is chosen: it must not wait there, and be moved again."""
+    """Its old place is free only once the next one is chosen: it must not wait there, and be moved again."""
     pools = [spot("dear", 2.0), spot("cheap", 0.5), spot("rare", 0.5), ON_DEMAND]
     again = 9 * 4 * 3  # the recordings go on for as long as the run
     traces = {"dear": (2, 1) * again, "cheap": (1, 1, 2, 1, 0, 1, 2, 0) * again, "rare": (0, 0, 2, 1) * again}

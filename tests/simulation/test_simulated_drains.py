@@ -70,7 +70,7 @@ def test_the_twenty_first_move_fails_the_task_and_says_so() -> None:
     drains = Drains(at=[10.0 * n for n in range(1, MAX_MOVES + 2)])
     (state,) = Simulation(policy=NO_RETRIES, drains=drains).add(LONG).drive()
     assert (state.status, causes(state)) == (RunStatus.FAILED, ["disrupted"] * (MAX_MOVES + 1))
-    assert state.why == "task t0 failed: moved 21 times, 20 are allowed"
+    assert state.why == "task t0 failed: moved 21 times, the limit is 20"
 
 
 def test_an_attempt_without_a_node_is_not_drained() -> None:
@@ -106,7 +106,7 @@ def test_drains_come_as_often_as_the_rate_says() -> None:
 def test_moves_charge_no_budget_and_are_bounded(
     seed: int, every: float, width: int, interruptions: int, retries: int
 ) -> None:
-    """Nothing but drains happens, so nothing is charged, and no task is moved more often than is allowed."""
+    """Only drains happen, so budgets are not charged, and tasks are moved at most as often as allowed."""
     policy = {"spot": "require", "interruptions": {"max": interruptions}, "errors": {"retries": retries}}
     simulation = Simulation(policy=policy, seed=seed, drains=Drains(every=every)).add(LONG, a_fan(width))
     (state,) = simulation.drive()

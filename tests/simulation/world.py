@@ -141,7 +141,7 @@ class SimulatedWorld:
             yield EnvironmentChanged(event.at, event.task, state="ready")
 
     def prepare(self, _state: RunState, _event: EnvironmentAsked) -> Outcome:
-        """Nothing to build in a simulation."""
+        """Do nothing: a simulation builds no environments."""
         return None
 
     def start(self, state: RunState, event: AttemptBound) -> Outcome:
@@ -161,11 +161,11 @@ class SimulatedWorld:
         return None
 
     def cleanup(self, _state: RunState, _event: AttemptDecided) -> Outcome:
-        """Nothing to tidy up after a simulated attempt."""
+        """Do nothing: a simulated attempt leaves nothing behind."""
         return None
 
     def complete(self, _state: RunState, _event: TaskCompleted) -> Outcome:
-        """Nothing to do for tasks without attempts in a simulation."""
+        """Do nothing: a simulation has no tasks without attempts."""
         return None
 
     def kill(self) -> None:

@@ -1,4 +1,4 @@
-"""What a cluster lacked when it started is built beside it, one entry at a time, and ends with it."""
+"""Parts that a cluster lacked when it started are built beside it, one entry at a time, and the builds end with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from testbed.settings import Settings
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A cluster without nodes, whose cache has what every cluster needs."""
+    """A cluster without nodes, whose cache has the parts of every cluster."""
     settings = Settings(state=tmp_path, cache=tmp_path / "cache", nodes=0)
     for item in Cache(settings.cache).missing(()):
         Cache(settings.cache).entry(item).mkdir(parents=True)
@@ -31,7 +31,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 class Bed:
-    """A cluster whose builds and starts are pretended: what was done to it, in order."""
+    """A cluster with pretended builds and starts: its actions, in order."""
 
     def __init__(self, patch: pytest.MonkeyPatch, settings: Settings) -> None:
         self.done: list[str] = []

@@ -1,4 +1,4 @@
-"""The cache of the test bed: entries are complete or absent, named after what they are made of, and made once."""
+"""The cache of the test bed: entries are complete or absent, named after their content, and made once."""
 
 from __future__ import annotations
 

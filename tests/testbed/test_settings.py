@@ -1,4 +1,4 @@
-"""Settings of the test bed: defaults, what the environment overrides, and messages for what cannot be."""
+"""Settings of the test bed: defaults, overrides by the environment, and messages for impossible values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CI's tests on a cluster: where a machine cannot run them one line says why, and what fails there fails CI."""
+"""CI's tests on a cluster: if a machine cannot run them, one line says why, and failing tests fail CI."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def program(path: Path, script: str) -> Path:
 
 
 class Machine:
-    """A machine whose cluster is pretended, with what was done to it and said of it."""
+    """A machine with a pretended cluster, and its actions and messages."""
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self.done: list[str] = []
@@ -97,7 +97,7 @@ def test_a_test_that_fails_runs_once_more_on_a_cluster_that_starts_afresh(machin
     assert machine.done == ["build", "up", "up", "down"]
     again = "-m pytest -m cluster_ci tests/cluster --last-failed --last-failed-no-failures=none"
     assert machine.calls()[1] == f"swci, inf s: {again}", "no failed test is skipped for want of time"
-    assert any("unsteady tests" in line for line in machine.said)
+    assert any("flaky tests" in line for line in machine.said)
 
 
 @pytest.mark.parametrize("second", [1, 5])
@@ -115,14 +115,14 @@ def test_tests_that_fail_twice_on_a_machine_that_has_no_time_for_them_fail_nothi
     machine.tests_end_with(1, 1)
     assert machine.run() == 0
     assert machine.done == ["build", "up", "up", "down"]
-    assert "15 processes wanted each processor of this machine both times, so this is no failure of CI" in machine.said
+    assert "15 processes wanted each processor of this machine both times: not a failure of CI" in machine.said
 
 
 def test_tests_that_fail_when_the_time_is_nearly_over_fail_nothing(machine: Machine) -> None:
     machine.tests_end_with(1, 1)
     assert machine.run(within=8 * MINUTE) == 0
     assert machine.done == ["build", "up", "down"]
-    assert any("no time to run them again" in line for line in machine.said)
+    assert any("without time to run them again" in line for line in machine.said)
 
 
 def test_a_second_start_that_fails_is_no_failure_of_ci(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_a_cache_that_nobody_can_write_is_one_line(machine: Machine, monkeypatch
     monkeypatch.setenv("TESTBED_CACHE", "/proc/no-such-folder")
     assert machine.run() == 0
     assert machine.done == []
-    assert "do not run here: nothing can be kept in /proc/no-such-folder: " in machine.said[0]
+    assert "do not run here: cannot write to /proc/no-such-folder: " in machine.said[0]
 
 
 def test_a_cluster_that_does_not_come_up_is_one_line_and_is_taken_down(
@@ -154,7 +154,7 @@ def test_a_cluster_that_does_not_come_up_is_one_line_and_is_taken_down(
     monkeypatch.setattr(suite, "bring_up", fails)
     assert machine.run() == 0
     assert machine.done == ["build", "down"]
-    reason = "the cluster does not come up: `mount -t overlay` failed (32): mount: /var/lib: wrong fs type"
+    reason = "the cluster does not start: `mount -t overlay` failed (32): mount: /var/lib: wrong fs type"
     assert machine.said[-1] == f"the tests on a real Kubernetes do not run here: {reason}"
 
 
@@ -169,7 +169,7 @@ def test_a_start_that_fails_is_no_failure_of_ci_though_something_of_it_stays(
     assert machine.run() == 0
     assert machine.said[-2:] == [
         "after a start that failed: left behind: mount /var/tmp/x",
-        "the tests on a real Kubernetes do not run here: the cluster does not come up: left behind: mount /var/tmp/x",
+        "the tests on a real Kubernetes do not run here: the cluster does not start: left behind: mount /var/tmp/x",
     ]
 
 
@@ -239,7 +239,7 @@ def test_when_the_time_for_builds_is_over_the_cluster_has_the_controllers_that_a
     machine.tests_end_with(0)
     assert machine.run() == 0
     assert machine.done == [controllers.replace("none", ""), "down"]
-    assert "parts were built in 0 min 0 s; the next run goes on, and this one goes without " in machine.said[0]
+    assert "parts were built in 0 min 0 s; the next run continues, and this one runs without " in machine.said[0]
 
 
 def test_when_there_is_no_time_to_build_kubernetes_one_line_says_so(
@@ -252,7 +252,7 @@ def test_when_there_is_no_time_to_build_kubernetes_one_line_says_so(
     assert machine.run() == 0
     assert machine.done == []
     (line,) = machine.said
-    assert line.endswith("do not run here: 0 of 9 parts were built in 0 min 0 s; the next run goes on")
+    assert line.endswith("do not run here: 0 of 9 parts were built in 0 min 0 s; the next run continues")
 
 
 def test_a_build_ends_with_its_compilers_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_cache_in_use_where_only_images_lack_is_one_line(machine: Machine, mon
     assert machine.run() == 0
     assert machine.done == []
     assert machine.said == [
-        "the tests on a real Kubernetes do not run here: there are no images: another command holds the lock"
+        "the tests on a real Kubernetes do not run here: cannot build the images: another command holds the lock"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Sharded saves in which a rank dies after any number of bytes, and what is loaded after them."""
+"""Sharded saves in which a rank dies after any number of bytes, and the loads after them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def state_of(number: int) -> dict[str, Any]:
 
 
 def saved_at(place: str) -> int | None:
-    """The number of the save that is loaded, which must be whole; 0 if there is none."""
+    """The number of the loaded save, which must be complete; 0 if there is none."""
     reader = StoreReader(place, again=True)
     if not reader.has_save():
         return 0
@@ -52,7 +52,7 @@ def saved_at(place: str) -> int | None:
 
 
 class DyingStore(FolderStore):
-    """A place at which this process dies in the middle of what it does there."""
+    """A place at which this process dies in the middle of an operation."""
 
     def __init__(self, path: str, after: int) -> None:
         super().__init__(path)

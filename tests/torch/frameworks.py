@@ -10,7 +10,7 @@ __all__ = ["FRAMEWORKS", "Framework"]
 
 
 class Framework:
-    """The example of a framework, and what it leaves behind."""
+    """The example of a framework, and its files."""
 
     def __init__(self, name: str, output: str, newest: str, *of_two: str) -> None:
         self.name, self.output, self.newest = name, output, newest

@@ -1,4 +1,4 @@
-"""Trainings of :mod:`tests.torch.training` that a test interrupts and lets go on, and what they have saved."""
+"""Trainings of :mod:`tests.torch.training` that a test interrupts and restarts, and their saves."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ PATIENCE = 60.0
 
 
 class Rank:
-    """What the function of a rank is given: its number, and the way to the test."""
+    """The argument of a rank's function: its number, and its connection to the test."""
 
     def __init__(self, number: int, count: int, folder: Path) -> None:
         self.number, self.count, self.folder = number, count, folder
@@ -87,7 +87,7 @@ class Ranks:
             self.until(rank, **facts)
 
     def log(self, rank: int) -> str:
-        """Return what a rank has printed."""
+        """Return the output of a rank."""
         path = self.folder / f"rank-{rank}.log"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
@@ -110,7 +110,7 @@ class Ranks:
         return self._codes[rank]
 
     def results(self) -> list[Any]:
-        """Return what the function returned in each rank. All must have ended without an error."""
+        """Return the function's result in each rank. All must have ended without an error."""
         for rank in range(len(self.pids)):
             assert self.code(rank) == 0, f"rank {rank}: exit code {self.code(rank)}\n{self.log(rank)}"
         return [self.said(rank)[-1]["returned"] for rank in range(len(self.pids))]
@@ -189,7 +189,7 @@ class _Forker:
         return answer
 
     def end(self) -> None:
-        """End the process, which takes what it forked with it."""
+        """End the process, and with it its forks."""
         if os.getpid() == self.owner:
             assert self._process.stdin
             self._process.stdin.close()
@@ -259,7 +259,7 @@ def _fork(function: Callable[..., None], *arguments: Any) -> int:
 
 
 def _start_store() -> tuple[int, int]:
-    """Start the store of a group in a process of its own; return its number and port."""
+    """Start the store of a group in a separate process; return its number and port."""
     listener = socket.create_server(("127.0.0.1", 0))
     port: int = listener.getsockname()[1]
     with listener:

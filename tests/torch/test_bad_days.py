@@ -195,7 +195,7 @@ def test_the_last_whole_checkpoint_is_there_until_the_next_is_whole(
     assert HUGGINGFACE.steps(tmp_path) == [8]
 
     again = trainings.run(script, tmp_path)
-    assert "checkpoint-16 is torn (its save did not end)" in again.log()
+    assert "checkpoint-16 is torn (its save did not finish)" in again.log()
     assert HUGGINGFACE.steps(tmp_path) == [48]
     assert (tmp_path / HUGGINGFACE.output).read_bytes() == quiet["huggingface"]
 
@@ -216,7 +216,7 @@ def test_each_of_two_notices_is_a_reason_to_save(trainings: Forge, tmp_path: Pat
         training.end()
 
 
-OTHER = "is the checkpoint of a model with other parameters"
+OTHER = "this checkpoint's model has other parameters"
 
 
 @pytest.mark.long
@@ -275,7 +275,7 @@ def test_fewer_processes_go_on_and_say_what_differs(framework: Framework, traini
     assert training.end() == [143, 143], training.log()
 
     again = trainings.run(framework.script, tmp_path)
-    assert "saved by 2 processes, and these are 1: the training goes on" in again.log()
+    assert "saved by 2 processes, and 1 are running now" in again.log()
 
 
 @pytest.mark.long
@@ -295,7 +295,7 @@ def test_each_attempt_may_have_another_number_of_processes(
         if number < 2:
             assert framework.steps(tmp_path)[-1] == done + (tmp_path / "steps").stat().st_size
             done = framework.steps(tmp_path)[-1]
-        said = f"saved by {sizes[number - 1]} processes, and these are {ranks}" if number else "no other number"
+        said = f"saved by {sizes[number - 1]} processes, and {ranks} are running now" if number else "no other number"
         assert (said in training.log()) == (number > 0)
     assert training.progress() == 1.0
 
@@ -313,7 +313,7 @@ def test_ranks_without_a_common_place_do_not_resume_apart(
     again = trainings.start(script, tmp_path, *framework.of_two, ranks=2, APART="yes")
 
     assert again.end() == [1, 1]
-    assert again.log().count("the ranks see checkpoints of other steps there") == 2
+    assert again.log().count("the ranks see checkpoints of different steps there") == 2
 
 
 @pytest.mark.long
@@ -332,7 +332,7 @@ def test_a_loader_with_a_position_of_its_own_goes_on_there(trainings: Forge, tmp
     ("argument", "words"),
     [
         ("enable_jit_checkpoint=True", "it ends an interrupted training with exit 0, which counts as a success"),
-        ("save_only_model=True", "without the optimizer no training resumes"),
+        ("save_only_model=True", "without the optimizer's state, training cannot resume"),
         ("output_dir='s3://bucket/model'", "output_dir=s3://bucket/model: transformers saves into folders"),
     ],
 )
@@ -357,7 +357,7 @@ def test_an_object_store_as_the_place_is_refused_with_the_way_out(
     assert training.end() == [1]
     assert (
         "s3://bucket/work: this framework saves into folders, not into object stores: mount a volume and name a folder "
-        "there, or train in a loop of your own with spotwright.checkpoint.Checkpoint"
+        "there, or write your own training loop with spotwright.checkpoint.Checkpoint"
     ) in training.log()
 
 
@@ -367,7 +367,7 @@ def test_an_absolute_output_folder_is_used_where_the_place_is_an_object_store(tr
         HUGGINGFACE.script, tmp_path, "--output", str(output), SPOTWRIGHT_CHECKPOINT="s3://bucket/work"
     )
 
-    assert f"the checkpoints stay in {output}, which must be on such a volume" in training.log()
+    assert f"checkpoints are saved in {output}, which must be on such a volume" in training.log()
     assert (output / "checkpoint-48" / "spotwright-whole.json").exists()
 
 
@@ -393,4 +393,4 @@ def test_a_script_with_the_name_of_lightning_is_told_to_take_another(tmp_path: P
     ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
 
     assert ended.returncode == 1
-    assert f"{script}: has the name of Lightning's package" in ended.stderr
+    assert f"{script}: this file hides Lightning's package" in ended.stderr

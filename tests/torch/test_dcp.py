@@ -1,4 +1,4 @@
-"""Sharded saves through PyTorch's distributed checkpoints: real ranks with a gloo group, each in a process of its own."""
+"""Sharded saves through PyTorch's distributed checkpoints: real ranks with a gloo group, each in a separate process."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_a_late_save_is_refused_on_every_rank_and_writes_nothing(tmp_path: Path)
         manager_of(place).claim(None)
         ranks.allow("the successor has claimed")
         results = ranks.results()
-    assert all("another attempt has taken over" in message and unchanged for message, unchanged in results)
+    assert all("another attempt took over" in message and unchanged for message, unchanged in results)
     with start(tmp_path / "after", loads, place, 1, count=2) as ranks:
         assert ranks.results() == [[], []]
 
@@ -417,7 +417,7 @@ def test_a_full_disk_of_one_rank_fails_the_save_and_not_the_one_before_or_after_
     place = tmp_path / "place"
     with start(tmp_path / "ranks", saves_on_a_full_disk, str(place), count=3) as ranks:
         results = ranks.results()
-    assert all("the one before it is untouched" in message for message, _, _ in results)
+    assert all("the previous one is untouched" in message for message, _, _ in results)
     assert [result[1:] for result in results] == [[[], []]] * 3
     kept = {
         name for entry in manager_of(place).log.saves() for name in (entry.state, *(each[0] for each in entry.shards))
@@ -647,7 +647,7 @@ def test_a_state_is_filled_in_place_and_each_rank_gets_what_is_its_own(tmp_path:
 
 
 def goes_on_in_a_new_group(rank: Rank, place: str, sharded: bool) -> list[str]:
-    """Save tensors of all types, in a thread too; make the process group again, and load them. Returns what differs."""
+    """Save tensors of all types, in a thread too; create the process group again, and load them. Returns the differences."""
 
     def state(seed: int) -> Any:
         return {"tensors": on_ranks(wholes(seed)) if sharded else pack(wholes(seed)), "numbers": [1, 2.5, None]}

@@ -19,7 +19,7 @@ def script(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def quiet(script: Path, pids: set[int], tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The weights of a training that nothing has interrupted."""
+    """The weights of an uninterrupted training."""
     return finished(tmp_path_factory.mktemp("quiet"), script, pids, [0])
 
 

@@ -1,4 +1,4 @@
-"""Each framework with one line: interrupted anywhere, a training ends with the weights of one that nothing has interrupted."""
+"""Each framework with one line: interrupted anywhere, a training ends with the weights of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def framework(request: pytest.FixtureRequest) -> Framework:
 
 @pytest.fixture(scope="module")
 def quiet(framework: Framework, trainings: Forge, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The weights of a training that nothing has interrupted."""
+    """The weights of an uninterrupted training."""
     return (trainings.run(framework.script, tmp_path_factory.mktemp("quiet")).folder / framework.output).read_bytes()
 
 
@@ -77,7 +77,7 @@ def test_killed_at_every_change_of_a_file_it_goes_on_from_a_whole_checkpoint(
 
 @pytest.fixture(scope="module")
 def quiet_two(framework: Framework, trainings: Forge, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The weights of a training of two ranks that nothing has interrupted."""
+    """The weights of an uninterrupted training of two ranks."""
     folder = tmp_path_factory.mktemp("quiet-two")
     training = trainings.run(framework.script, folder, *framework.of_two, ranks=2)
     return (training.folder / framework.output).read_bytes()

@@ -57,7 +57,7 @@ def test_ranks_go_on_together_after_one_was_frozen_inside_a_save(tmp_path: Path)
 def test_a_rank_ends_itself_when_another_one_has_gone_with_its_node_and_closed_no_connection(
     gone: int, tmp_path: Path
 ) -> None:
-    """A frozen process stands for one on a node without power: it answers nothing, and its connections stay."""
+    """A frozen process acts like one on a node without power: it does not answer, and its connections stay."""
     other = 1 - gone
     with interrupted(
         tmp_path, "replicated", {"noticed": gone, "seconds": 0.05, "pause_at": 8, "pausing": [0, 1]}
@@ -68,4 +68,4 @@ def test_a_rank_ends_itself_when_another_one_has_gone_with_its_node_and_closed_n
         ranks.until(gone, step=8)
         ranks.kill(gone, signal.SIGSTOP)
         assert ranks.code(other) == 143, ranks.log(other)
-        assert f"rank {gone} has gone with its node" in ranks.log(other)
+        assert f"rank {gone} was lost with its node" in ranks.log(other)

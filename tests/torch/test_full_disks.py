@@ -1,4 +1,4 @@
-"""A disk that is full for a time: the save fails with one message and leaves nothing, and the checkpoint before it counts."""
+"""A disk that is full for a time: the save fails with one message and without remains, and the previous checkpoint counts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_training_outlives_a_full_disk_and_saves_again_afterwards(
     assert training.end() == [0] * ranks, training.log()
     assert "cannot be written (" in training.log()
     assert (
-        "; free this place, or name another one; the training goes on, and the checkpoint before it" in training.log()
+        "; free this place, or name another one; the training continues, and the previous checkpoint" in training.log()
     )
     steps = framework.steps(tmp_path)
     assert steps[-1] == 48
@@ -85,8 +85,7 @@ def test_sigterm_on_a_full_disk_ends_with_143_and_the_next_attempt_takes_the_che
 
     assert training.end() == [143] * ranks, training.log()
     assert (
-        "SIGTERM has come, so this attempt ends, and the next one goes on from the checkpoint before it"
-        in training.log()
+        "SIGTERM received: this attempt ends, and the next one resumes from the checkpoint before it" in training.log()
     )
     before = framework.steps(tmp_path)[-1]
     assert 8 <= before <= 10

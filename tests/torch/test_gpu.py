@@ -31,7 +31,7 @@ def framework(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def quiet(framework: Framework, trainings: Forge, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The weights of a training that nothing has interrupted."""
+    """The weights of an uninterrupted training."""
     training = trainings.run(framework.script, tmp_path_factory.mktemp("quiet"))
     (peak,) = [line.split()[1] for line in training.log().splitlines() if line.startswith("peak")]
     assert int(peak) > 0, "it has trained on the CPU"

@@ -1,4 +1,4 @@
-"""``Checkpoint(group=...)``: a notice or SIGTERM at any rank saves one step of all, and the training goes on as without it."""
+"""``Checkpoint(group=...)``: a notice or SIGTERM at any rank saves one step of all, and the training continues unchanged."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_ranks_whose_launcher_was_killed_save_no_more_once_their_successors_have
 
 
 def saves_of_which_one_fails(_: Rank, place: str) -> list[bool]:
-    """Save often and slowly; the second save fails. Returns what each step's end has said of its save."""
+    """Save often and slowly; the second save fails. Returns each step's report about its save."""
     model = model_of("replicated")
     answers: list[bool] = []
     with Checkpoint(Path(place), group=torch.distributed.group.WORLD, every=0.0) as ckpt:
@@ -248,7 +248,7 @@ def test_a_save_with_a_damaged_shard_is_passed_over(tmp_path: Path) -> None:
 
     with start(tmp_path / "again", train, "sharded", str(tmp_path / "place"), {}, count=2) as again:
         results = again.results()
-        assert "a checkpoint that is not whole was passed over" in again.log(1)
+        assert "skipped an incomplete checkpoint" in again.log(1)
     assert [each["first"] for each in results] == [before.data["step"]] * 2
     assert results[0]["weights"] == pytest.approx(uninterrupted("sharded"), rel=1e-12)
 

@@ -1,4 +1,4 @@
-"""The preStop hook of a rank's pod waits for the save of all ranks, and for nothing where no save can come."""
+"""The preStop hook of a rank's pod waits for the save of all ranks, and returns at once if no save is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layout that somebody else has written is refused, or loads what it says, and never more than that."""
+"""A layout by a hostile writer is refused, or loads its content, and never more than that."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ JSON = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_change_of_a_layout_is_refused_or_loaded(data: st.DataObject) -> None:
-    """Whoever can write to the place can write a layout with the right checksums too."""
+    """Anyone who can write to the place can write a layout with the right checksums too."""
     _, manager = a_save()
     entry = next(manager.log.saves())
     layout = manager.read(entry)

@@ -1,4 +1,4 @@
-"""The code of the how-to page for PyTorch runs as it stands, and goes on after an interruption."""
+"""The code of the how-to page for PyTorch runs unchanged, and resumes after an interruption."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_a_process_that_was_frozen_inside_a_save_writes_into_no_checkpoint_of_th
     assert 48 not in framework.steps(tmp_path)
     again = trainings.start(script, tmp_path, pace=0)
     assert again.end() == [0], again.log()
-    assert "checkpoint-48 is torn (its save did not end); it is torn-checkpoint-48 now" in again.log()
+    assert "checkpoint-48 is torn (its save did not finish); moved it to torn-checkpoint-48" in again.log()
     (checkpoint,) = (path for path in (tmp_path / "place").rglob("checkpoint-48") if path.is_dir())
     before = files_below(checkpoint)
     frozen.send(signal.SIGCONT)

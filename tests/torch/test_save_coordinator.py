@@ -43,7 +43,7 @@ def asks_once(rank: Rank, asker: int, count: int, seconds: float, together: int)
     agreement = SaveCoordinator.of_group()
     if rank.number == asker:
         wait = random.Random(count).random() * seconds * count / 2  # noqa: S311
-        threading.Timer(wait, agreement.ask, ["its node goes"]).start()
+        threading.Timer(wait, agreement.ask, ["its node is going away"]).start()
     saved = steps_of(rank, agreement, count, seconds=seconds, together=together)
     agreement.close()
     return saved
@@ -55,11 +55,11 @@ def test_a_notice_at_one_rank_lets_all_save_one_step(tmp_path: Path, count: int,
         first, *others = ranks.results()
     assert len(first) == 1
     assert others == [first] * (count - 1)
-    assert ranks.said(0)[first[0] - 1]["why"] == "its node goes"
+    assert ranks.said(0)[first[0] - 1]["why"] == "its node is going away"
 
 
 def asks_often(rank: Rank, rounds: int) -> list[int]:
-    """Each save is asked for by a rank that all draw alike, at a step of its own, and again if too few ranks have answered."""
+    """Each save is requested by a rank that all draw alike, at its own step, and again if too few ranks have answered."""
     agreement = SaveCoordinator.of_group()
     chance = random.Random(7)  # noqa: S311
     saved: list[int] = []
@@ -169,7 +169,7 @@ def goes_on_beside_a_frozen_rank(rank: Rank, frozen: int, left: float | None) ->
     rank.waits_for("go")
     began = time.monotonic()
     if rank.number == 0:
-        agreement.ask("its node goes", *([left] if left else []))
+        agreement.ask("its node is going away", *([left] if left else []))
     if rank.number != frozen:
         time.sleep(0.1)
         agreement.step_done(4)
@@ -200,7 +200,7 @@ def goes_on_until_it_saves(rank: Rank) -> int:
     rank.say(ready=True)
     rank.waits_for("go")
     if rank.number == 0:
-        agreement.ask("its node goes", 60.0)
+        agreement.ask("its node is going away", 60.0)
     for step in range(1, 1000):
         if rank.number == 2 and step == 1:
             rank.waits_for("thawed")
@@ -234,7 +234,7 @@ def asks_a_silent_store(rank: Rank) -> list[Any]:
     rank.say(ready=True)
     rank.waits_for("go")
     if rank.number == 0:
-        agreement.ask("its node goes", 120.0)
+        agreement.ask("its node is going away", 120.0)
     began = time.monotonic()
     saved = [agreement.step_done(step) for step in range(1, 6)]
     held = time.monotonic() - began
@@ -263,7 +263,7 @@ def asks_beside_a_rank_that_has_finished(rank: Rank) -> list[Any]:
     dist.barrier()
     began, saved = time.monotonic(), []
     if rank.number == 1:
-        agreement.ask("its node goes", 60.0)
+        agreement.ask("its node is going away", 60.0)
         saved = [agreement.step_done(step) for step in range(2, 6)]
     seconds = time.monotonic() - began
     dist.barrier()
@@ -284,7 +284,7 @@ def asks_a_thousand_steps_behind(rank: Rank) -> list[int]:
             agreement.step_done(step)
     dist.barrier()
     if behind:
-        agreement.ask("its node goes", 60.0)
+        agreement.ask("its node is going away", 60.0)
     time.sleep(0.3)
     saved = []
     for step in range(1 if behind else 1001, 1101):
@@ -391,7 +391,7 @@ def asks_during_a_long_save(rank: Rank) -> list[Any]:
         agreement.ask("a save is due")
     time.sleep(0.2)
     assert agreement.step_done(1)
-    agreement.ask("its node goes", 2.0)
+    agreement.ask("its node is going away", 2.0)
     time.sleep(1.5)
     dist.barrier()
     agreement.saved()
@@ -457,7 +457,7 @@ def agrees_through_the_place(rank: Rank, place: str, options: dict[str, str]) ->
     store = StoreOfOneClient(dist.PrefixStore("2", dist.distributed_c10d._get_default_store()))
     dist.destroy_process_group()
     dist.init_process_group("gloo", store=store, rank=rank.number, world_size=rank.count)
-    with pytest.raises(CheckpointError, match="no store for ranks to talk through"):
+    with pytest.raises(CheckpointError, match="this process group has no store"):
         SaveCoordinator.of_group()
     agreement = SaveCoordinator.of_group(store=open_store(place, options))
     if rank.number == 1:
@@ -484,7 +484,7 @@ def has_no_store_of_the_group(rank: Rank, place: str, lonely: int) -> list[Any]:
     mine = StoreOfOneClient(store) if rank.number == lonely else store
     dist.destroy_process_group()
     dist.init_process_group("gloo", store=mine, rank=rank.number, world_size=rank.count)
-    with pytest.raises(CheckpointError, match="no store for ranks to talk through"):
+    with pytest.raises(CheckpointError, match="this process group has no store"):
         SaveCoordinator.of_group()
     agreement = SaveCoordinator.of_group(store=open_store(place))
     if rank.number == 1:
@@ -504,7 +504,7 @@ def has_no_store_of_the_group(rank: Rank, place: str, lonely: int) -> list[Any]:
 def test_where_one_rank_alone_cannot_use_the_store_of_the_group_all_use_the_place(lonely: int, tmp_path: Path) -> None:
     with start(tmp_path / "run", has_no_store_of_the_group, str(tmp_path / "place"), lonely, count=3) as ranks:
         first, *others = ranks.results()
-        said = [f"rank {each} has no store of its process group" in ranks.log(each) for each in range(3)]
+        said = [f"rank {each} has no process group store" in ranks.log(each) for each in range(3)]
     assert others == [first] * 2
     assert len(first) == 1
     assert said == [each == lonely for each in range(3)]

@@ -1,4 +1,4 @@
-"""Saves of a group that are merely due are written in threads: the training goes on, and what is committed is whole."""
+"""Saves of a group that are merely due are written in threads: the training continues, and committed saves are complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spotwright.checkpoint.torch import restore, state_of
 
 
 def assert_exact(folder: Path, kind: str, first: int) -> None:
-    """The next attempt goes on from a step, exactly as without an interruption."""
+    """The next attempt resumes from a step, exactly as without an interruption."""
     results = run(folder, kind)
     assert [each["first"] for each in results] == [first] * KINDS[kind]
     assert results[0]["weights"] == pytest.approx(uninterrupted(kind), rel=1e-12)
@@ -85,7 +85,7 @@ def test_a_save_in_a_thread_that_fails_is_told_on_every_rank_and_tried_again(kin
     with interrupted(tmp_path, kind, settings) as ranks:
         results = ranks.results()
         for rank in range(2):
-            assert "there is no room left; it is tried again when the next save is due" in ranks.log(rank)
+            assert "there is no room left; retrying when the next save is due" in ranks.log(rank)
         first, other = saved_steps(ranks)
     assert first == other
     assert len(first) > 3
@@ -99,7 +99,7 @@ HANGS: list[Any] = [("replicated", [0, 1]), ("sharded", [0, 2]), ("sharded", [1,
 
 
 def warnings_of_late_saves(log: str) -> list[str]:
-    return [line for line in log.splitlines() if "no other save that is due begins" in line]
+    return [line for line in log.splitlines() if "other saves cannot begin" in line]
 
 
 @pytest.mark.parametrize(("kind", "hangs"), HANGS)
@@ -110,9 +110,9 @@ def test_a_save_that_never_ends_is_told_once_with_its_step_and_holds_neither_the
         results = ranks.results()
         (warning,) = warnings_of_late_saves(ranks.log(0) + ranks.log(1))
         begun = [step + 1 for step in saved_steps(ranks)[0]]
-        assert "this one cannot begin before it; it is tried again when the next save is due" in ranks.log(0)
+        assert "this one cannot begin until it ends; retrying when the next save is due" in ranks.log(0)
     assert f"the save of step {begun[1]}, begun at 20" in warning
-    assert ("rank 1 is not done with its part" in warning) == (hangs[0] == 1)
+    assert ("rank 1 has not finished its part" in warning) == (hangs[0] == 1)
     assert ("this rank is still writing" in warning) == (hangs[0] == 0)
     assert begun == [begun[0], begun[1]], "the last save cannot begin, and says so"
     assert committed(tmp_path) == begun[:1]
@@ -136,7 +136,7 @@ def test_beside_a_save_that_never_ends_that_of_sigterm_says_why_it_is_not_made(
         assert time.monotonic() - began < 15
         assert ranks.code(0) != 0
         assert "has not ended after" in ranks.log(1)
-        assert "this one cannot begin before it" in ranks.log(1)
+        assert "this one cannot begin until it ends" in ranks.log(1)
     assert len(committed(tmp_path)) == 1
 
 
@@ -170,8 +170,8 @@ for step in ckpt.steps(9):
 @pytest.mark.parametrize(
     ("how", "words", "steps"),
     [
-        ("fails", "the save of step 2 has failed: there is no room left", [1]),
-        ("fails at once", "the save of step 2 has failed: there is no room left", [1]),
+        ("fails", "the save of step 2 failed: there is no room left", [1]),
+        ("fails at once", "the save of step 2 failed: there is no room left", [1]),
         ("hangs", "the save of step 2, begun at ", [1]),
         ("ends", "", [2, 1]),
     ],
@@ -184,7 +184,7 @@ def test_a_program_that_leaves_without_closing_logs_what_became_of_its_last_save
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 0, ended.stderr
     assert words in ended.stderr
-    assert ("the program ends without it" in ended.stderr) == (how == "hangs")
+    assert ("the program ends without this save" in ended.stderr) == (how == "hangs")
     assert committed(tmp_path) == steps
 
 

@@ -149,7 +149,7 @@ def waits_for_a_frozen_rank(rank: Rank, place: str, seconds: float) -> list[Any]
 
 
 def returned(ranks: Ranks) -> Any:
-    """Return what rank 1 has returned; rank 0 is frozen."""
+    """Return the result of rank 1; rank 0 is frozen."""
     assert ranks.code(1) == 0, ranks.log(1)
     return ranks.said(1)[-1]["returned"]
 

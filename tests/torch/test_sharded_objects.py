@@ -37,7 +37,7 @@ def state_of(number: int) -> dict[str, Any]:
 
 
 def saves_and_loads(rank: Rank, endpoint: str, begun: int, count: int) -> list[Any]:
-    """Load what is there, which must be of ``begun``, then save a few times."""
+    """Load the newest save, which must be one of ``begun``, then save a few times."""
     options = {"endpoint_url": endpoint}
     state = state_of(-1)
     if begun:
@@ -56,7 +56,7 @@ def saves_and_loads(rank: Rank, endpoint: str, begun: int, count: int) -> list[A
 
 
 def saves_and_loads_damaged(rank: Rank, endpoint: str, damage: bool) -> str:
-    """Save with a checkpoint of the group, or load what is there; return the message of the error."""
+    """Save with a checkpoint of the group, or load an existing one; return the message of the error."""
     place, options = "s3://shards/damaged", {"endpoint_url": endpoint}
     with Checkpoint(place, group=dist.group.WORLD, storage_options=options) as ckpt:
         loaded = ckpt.load()

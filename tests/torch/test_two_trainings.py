@@ -1,4 +1,4 @@
-"""Folds in one script: each trains, each goes on where it was, and a finished one gives what an undisturbed run gives."""
+"""Folds in one script: each trains, each resumes where it was, and a finished one gives the result of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def script_of(kind: str, folder: Path) -> tuple[Path, str, str, int]:
 
 
 def results(folder: Path) -> Any:
-    """What the folds of a script have given."""
+    """The results of a script's folds."""
     return json.loads((folder / "results.json").read_text())
 
 
@@ -222,5 +222,5 @@ def test_folds_in_one_place_end_with_the_line_that_mends_it(trainings: Forge, tm
         training = trainings.start(script, tmp_path / "shared", shared, ranks=ranks, pace=0)
         assert training.end() == [1] * ranks
         log = training.log()
-        assert "another training of this process" in log
+        assert "another training in this process" in log
         assert 'name="fold1"' in log or 'output_dir="runs/fold1"' in log

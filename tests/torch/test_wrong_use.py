@@ -1,4 +1,4 @@
-"""What a user of a framework forgets or does twice: it works, or one message says what to do."""
+"""Steps that users of a framework forget or repeat: they work, or one message names the fix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.torch.frameworks import FRAMEWORKS
 from tests.torch.training_scripts import Forge
 
 HUGGINGFACE, LIGHTNING, _ = FRAMEWORKS
-BEGINS_ANEW = "is whole, and this training begins anew all the same: call train(resume_from_checkpoint=True)"
+BEGINS_ANEW = "is complete: call train(resume_from_checkpoint=True)"
 
 
 def changed(script: Path, folder: Path, old: str, new: str) -> Path:
@@ -110,7 +110,7 @@ def test_the_callback_of_lightning_without_its_plugin_is_told(trainings: Forge, 
     script = changed(LIGHTNING.script, tmp_path, "    plugins=[SpotCheckpointIO()],\n", "")
     log = trainings.run(script, tmp_path, "--steps", "8").log()
 
-    assert log.count("SpotCheckpoint without SpotCheckpointIO: a kill in the middle of a save leaves a torn file") == 1
+    assert log.count("SpotCheckpoint needs SpotCheckpointIO: without it, a kill during a save leaves a torn file") == 1
 
 
 OLDER = """

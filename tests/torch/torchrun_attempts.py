@@ -94,7 +94,7 @@ class Attempt:
             time.sleep(0.01)
 
     def notice(self, rank: int, seconds: float) -> None:
-        """Tell the node of a rank that it goes."""
+        """Notify the node of a rank that it will be reclaimed."""
         new = self.folder / "new"
         new.write_text(json.dumps({"goes_at": time.time() + seconds, "why": "taken"}))
         new.rename(self.folder / f"notice-{rank}")
@@ -115,12 +115,12 @@ class Attempt:
         return int(line.removeprefix("begins with step "))
 
     def log(self) -> str:
-        """What torchrun and the ranks have written."""
+        """The output of torchrun and the ranks."""
         return (self.folder / "log").read_text(errors="replace")
 
 
 def finished(folder: Path, script: Path, pids: set[int], begins_with: Sequence[int], ranks: int = 2) -> bytes:
-    """Return the weights of an attempt that begins with one of these steps and goes on to the end."""
+    """Return the weights of an attempt that begins with one of these steps and runs to the end."""
     attempt = Attempt(folder, script, pids, ranks)
     assert attempt.end() == 0, attempt.log()
     assert attempt.first_step() in begins_with

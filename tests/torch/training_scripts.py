@@ -64,11 +64,11 @@ class Training:
         return None not in self._forge.ask({"codes": self.pids})["codes"]
 
     def log(self) -> str:
-        """What the ranks have written, one after the other."""
+        """The output of the ranks, one after the other."""
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("log-*")))
 
     def notice(self, seconds: float, rank: int = 0) -> None:
-        """Tell the node of a rank that it goes."""
+        """Notify the node of a rank that it will be reclaimed."""
         path = self.folder / f"notice-{rank}"
         path.with_suffix(".tmp").write_text(json.dumps({"goes_at": time.time() + seconds, "why": "taken"}))
         path.with_suffix(".tmp").rename(path)
@@ -144,7 +144,7 @@ def forge(*modules: str) -> Iterator[Forge]:
 
 
 def free_port() -> int:
-    """A port of this machine that nothing listens to."""
+    """A free port of this machine."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -40,8 +40,8 @@ __all__ = ["SpotState"]
 
 
 _OWN_PLACE = (
-    'give each training its own place, such as SpotState(accelerator, name="fold1"). To go on with the same training, '
-    "SpotState(accelerator, again=True)"
+    'give each training its own place, such as SpotState(accelerator, name="fold1"). To continue the same training, '
+    "use SpotState(accelerator, again=True)"
 )
 
 
@@ -50,8 +50,8 @@ class SpotState:
 
     - ``place`` is a folder, on a volume that all nodes mount. Default: ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it
       is not set, a folder ``spotwright-checkpoint`` in the working directory.
-    - ``name`` is that of one of several trainings of a process, such as ``"fold1"``: its checkpoints are below the place.
-    - ``again`` goes on with the work of another ``SpotState`` of this process. Without it, the second one at a place raises.
+    - ``name`` distinguishes several trainings of one process, such as ``"fold1"``: its checkpoints are below the place.
+    - ``again`` continues the work of another ``SpotState`` of this process. Without it, the second one at a place raises.
     - ``total`` is the number of optimizer steps of the whole training, for the report of the progress; 0: not known.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save.
     - ``keep`` is the number of checkpoints to keep, the newest ones.
@@ -74,7 +74,7 @@ class SpotState:
             raise ValueError(f"keep={keep}: at least the newest checkpoint must be kept")
         if accelerator.project_configuration.automatic_checkpoint_naming:
             raise ValueError(
-                "automatic_checkpoint_naming=True beside SpotState: accelerate would choose the folders; remove it"
+                "remove automatic_checkpoint_naming=True: with SpotState, accelerate must not choose the folders"
             )
         self._accelerator, self._total, self._every, self._keep = accelerator, total, every, keep
         self._folders = MarkedFolders(folder_at(place, name), "checkpoint-")
@@ -142,7 +142,7 @@ class SpotState:
             sampler.initial_seed = self._seed
         elif isinstance(sampler, torch.utils.data.RandomSampler):
             raise ValueError(
-                "this loader shuffles by random numbers that a later attempt does not have: make the accelerator with "
+                "a later attempt cannot repeat this loader's shuffling: create the accelerator with "
                 "Accelerator(dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))"
             )
         if callable(set_epoch := getattr(loader, "set_epoch", None)):
@@ -158,10 +158,10 @@ class SpotState:
         self._put_random_back()  # where none was left
 
     def step_done(self) -> None:
-        """End a batch. Saves if it was the last one of an optimizer step, and that pays, or after a notice.
+        """End a batch. Saves if it was the last one of an optimizer step and a save pays, or after a notice.
 
-        After SIGTERM this does not return: the process saves and exits with 143. Raises :class:`StaleWriter` if another attempt
-        has taken over.
+        After SIGTERM this does not return: the process saves and exits with 143. Raises :class:`StaleWriter` if another
+        attempt took over.
         """
         training = self._loaded()
         if not self._accelerator.sync_gradients:
@@ -193,7 +193,7 @@ class SpotState:
             training.end_save()
 
     def _put_random_back(self) -> None:
-        """Forget what the skipped batches have drawn: it was drawn before the save."""
+        """Forget the random numbers drawn by the skipped batches: they were drawn before the save."""
         if self._random is not None:
             random_states.put_back(self._random)
             self._random = None

@@ -1,10 +1,10 @@
-"""What an attempt says to the code inside it, and hears from it: the place for checkpoints, and the file for progress.
+"""The environment of an attempt for the code inside it: the place for checkpoints, and the file for progress.
 
 Every attempt of ``spotwright run`` and every placed pod with a ``checkpoint`` has ``SPOTWRIGHT_CHECKPOINT``. Elsewhere the
 saves go below the working directory, one folder for each program, and a warning names it: so the same code runs without
-Spotwright, a script that is started again continues, and two scripts in one folder do not load each other's state. Progress is
-a number from 0 to 1, which the code writes into the file that ``SPOTWRIGHT_PROGRESS_FILE`` names. A process that returns after a
-notice with less than 1 reported ends with 143, so that it does not count as a success.
+Spotwright, a restarted script continues, and two scripts in one folder do not load each other's state. Progress is a number
+from 0 to 1, which the code writes into the file that ``SPOTWRIGHT_PROGRESS_FILE`` names. A process that returns after a notice
+with less than 1 reported exits with 143, so that it does not count as a success.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def default_folder() -> str:
     place = _below_working_directory()
     if place:
         outlook = (
-            f"a later start here goes on from them; to begin again remove the folder, to choose another {_NAME_ONE}"
+            f"a later start here resumes from them; to start over, remove the folder; to choose another, {_NAME_ONE}"
         )
     else:
         place = _temporary_folder()
-        outlook = f"no later start finds them, because the working directory cannot be written to: {_NAME_ONE}"
+        outlook = f"later starts will not find them, because the working directory is read-only: {_NAME_ONE}"
     if place not in _warned and os.environ.get("RANK", "0") == "0":  # once for all ranks of a training
         import logging
 
@@ -80,7 +80,7 @@ def _program() -> str:
 
 
 _SECONDS_BETWEEN = 0.05  # a loop with a million steps must not spend its time on writing files
-_LARGE_STEP = 0.01  # a report that differs by this share from the one before is always written
+_LARGE_STEP = 0.01  # a report that differs by this share from the previous one is always written
 
 
 class ProgressFile:
@@ -112,7 +112,7 @@ _done: dict[int, float] = {}  # by process: the share that it reported last
 
 
 def _at_exit() -> None:
-    """End with 143 if work is left and the node goes; a fork without a report ends as before."""
+    """Exit with 143 if work is left and the node is going away; a fork without a report ends as before."""
     share = _done.get(os.getpid(), 1.0)
     if share < 1.0:
         from spotwright.notices.early_exit import leave_early
@@ -127,11 +127,11 @@ _files: dict[str, ProgressFile] = {}  # by the variable's value, so that a repor
 
 
 def progress(share: float) -> None:
-    """Report the share of the work that is done, a number from 0 to 1; larger and smaller ones count as 1 and 0.
+    """Report the finished share of the work, a number from 0 to 1; larger and smaller ones count as 1 and 0.
 
-    Call it where the attempt starts (with what the checkpoint has) and after each step; :meth:`Checkpoint.steps` does so itself.
-    Does not write if ``SPOTWRIGHT_PROGRESS_FILE`` is not set, and never raises because of the file. A process whose last
-    report is below 1 when it ends after a notice of its node exits with 143: report 1 if work ends early by its own rule.
+    Call it when the attempt starts (with the checkpoint's share) and after each step; :meth:`Checkpoint.steps` does so itself.
+    Does nothing if ``SPOTWRIGHT_PROGRESS_FILE`` is not set, and never raises because of the file. A process whose last report
+    is below 1 when it ends after a notice of its node exits with 143: report 1 if the work may stop early.
     """
     path = os.environ.get("SPOTWRIGHT_PROGRESS_FILE", "")
     if path not in _files:

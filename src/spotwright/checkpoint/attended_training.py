@@ -1,8 +1,8 @@
-"""What the adapters for training frameworks share: when to save, when to leave, and what to send to others.
+"""The shared part of the adapters for training frameworks: when to save, when to leave, and what to tell other ranks.
 
-A framework runs the loop, and its adapter is called after each optimizer step. The adapter asks here whether this is a step to
-save, saves in the framework's own way between :meth:`AttendedTraining.begin_save` and :meth:`~AttendedTraining.end_save`, and
-the process ends with 143 if SIGTERM has come. Several processes save one agreed step.
+A framework runs the loop, and calls its adapter after each optimizer step. The adapter asks here whether to save at this step,
+saves in the framework's own way between :meth:`AttendedTraining.begin_save` and :meth:`~AttendedTraining.end_save`, and the
+process exits with 143 after SIGTERM. Several processes save one agreed step.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class AttendedTraining:
         return is_agreed or (self._saves_when_due and step == self._total)  # all know the last step
 
     def begin_save(self) -> None:
-        """Begin to save: SIGTERM waits for the end of it. Does nothing if a save is under way."""
+        """Begin a save: SIGTERM waits until it ends. Does nothing if a save is under way."""
         if self._saving is None:
             self._save_began = time.monotonic()
             self._is_waited_for = self._hook is not None and self._hook.waits
@@ -89,7 +89,7 @@ class AttendedTraining:
 
     @property
     def is_alone(self) -> bool:
-        """True if this rank saves without the others, which do not answer: a collective operation would wait for them."""
+        """True if this rank saves without unresponsive ranks: a collective operation would wait for them."""
         return len(self._agreement.savers) < self._agreement.size
 
     def end_save(self, *, committed: bool = True) -> None:
@@ -107,16 +107,16 @@ class AttendedTraining:
             raise SystemExit(EXIT)
 
     def fail_save(self, problem: str, *, saved_before: bool) -> None:
-        """Say that a save of the present step has failed: the training goes on. Ends the process with 143 if SIGTERM has come.
+        """Report that a save of the present step failed: the training continues. Exits with 143 after SIGTERM.
 
         ``problem`` is a sentence for people; empty in a rank that is only notified. Raises :class:`SaveFailed` if no state was
-        saved before: a place that cannot be written should be noticed in the first minute.
+        saved before: a read-only place should be noticed in the first minute.
         """
         if self._termination.terminated:
             start = "the checkpoint before it" if saved_before else "the beginning"
-            end = f"SIGTERM has come, so this attempt ends, and the next one goes on from {start}"
+            end = f"SIGTERM received: this attempt ends, and the next one resumes from {start}"
         elif saved_before:
-            end = "the training goes on, and the checkpoint before it counts"
+            end = "the training continues, and the previous checkpoint stays valid"
         else:
             self._agreement.saved()
             raise SaveFailed(f"{problem or 'another rank cannot save'}; no earlier save exists")
@@ -147,16 +147,16 @@ class AttendedTraining:
         return self._termination.terminated and not self._finished
 
     def _reason(self, now: float) -> str:
-        """Why a save is wanted now; empty if none is."""
+        """The reason to save now; empty if there is none."""
         termination, notice = self._termination, self._termination.notice
         if termination.terminated:
-            return "SIGTERM has come"
+            return "SIGTERM received"
         if self._hook is not None and self._hook.waits:
             return "the pod is about to be stopped"
         is_new = notice is not None and notice is not self._last_chance
         if is_new and self._policy.is_last_chance(termination.seconds_left()):
             self._last_chance = notice
-            return "the node goes before one more step and a save"
+            return "the node will be gone before another step and a save"
         if (
             self._saves_when_due
             and self._agreement.rank == 0

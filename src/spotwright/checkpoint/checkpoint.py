@@ -32,8 +32,8 @@ __all__ = ["Checkpoint"]
 
 
 _OWN_PLACE = (
-    'give each training its own place, such as Checkpoint(name="fold1"). To go on with the same training, '
-    "Checkpoint(again=True); to read its saves, Checkpoint(writer=False)"
+    'give each training its own place, such as Checkpoint(name="fold1"). To continue the same training, '
+    "use Checkpoint(again=True); to read its saves, Checkpoint(writer=False)"
 )
 
 
@@ -43,8 +43,8 @@ class Checkpoint:
     - ``place`` is a folder, or a URL: ``file://``, ``s3://``, ``gs://``, ``az://`` or any other that fsspec opens. Default:
       ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it is not set, a folder ``spotwright-checkpoint`` in the working
       directory, which a warning names. ``storage_options`` go to fsspec.
-    - ``name`` is that of one of several trainings of a process, such as ``"fold1"``: its saves are below the place.
-    - ``again`` goes on with the work of another ``Checkpoint`` of this process. Without it, the second one at a place raises.
+    - ``name`` distinguishes several trainings of one process, such as ``"fold1"``: its saves are below the place.
+    - ``again`` continues the work of another ``Checkpoint`` of this process. Without it, the second one at a place raises.
     - ``program`` names the program that the state belongs to, with a version if you like (``"digits/2"``). The state of another
       program is not loaded.
     - ``keep`` is the number of saves to keep, the newest ones.
@@ -134,7 +134,7 @@ class Checkpoint:
         if loaded is None:
             return default
         for line in loaded.passed_over:
-            _warn("%s: a checkpoint that is not whole was passed over: %s", self._manager.store.place, line)
+            _warn("%s: skipped an incomplete checkpoint: %s", self._manager.store.place, line)
         facts = loaded.entry.data
         self._done, self._saved = facts["step"], True
         self._policy.remember([facts["seconds"]], facts["step_seconds"])
@@ -161,7 +161,7 @@ class Checkpoint:
             raise NotLoaded("steps() continues after the loaded state: call load() first, and use what it returns")
         if self._total is not None and total <= self._total <= self._done:
             raise PlaceError(
-                f"{self._manager.store.place}: steps({total}) has ended already, so another training here would have no step: "
+                f"{self._manager.store.place}: steps({total}) has already ended, so another training here would run no steps: "
                 'give it its own place, such as Checkpoint(name="fold1")'
             )
         self._total = total
@@ -388,16 +388,16 @@ class Checkpoint:
             raise ended.error
 
     def _close_ranks(self) -> None:
-        """End what the ranks do together; the error of a save in a thread that was not reported is logged."""
+        """End the ranks' shared work; log the unreported error of a save in a thread."""
         if self._ranks is not None:
             self._ranks.close(self._termination.seconds_left())
             if (ended := self._ranks.take_ended()) is not None and ended.error is not None:
-                _warn("the save of step %d has failed: %s", ended.step, ended.error)
+                _warn("the save of step %d failed: %s", ended.step, ended.error)
 
     def _ask(self) -> None:
         """Ask all ranks for a save, as this one's end is near."""
         if self._ranks is not None:
-            what = "SIGTERM came" if self._termination.terminated else "its node goes"
+            what = "SIGTERM came" if self._termination.terminated else "its node is going away"
             left = self._termination.seconds_left()
             self._ranks.agreement.ask(f"rank {self._ranks.rank}: {what}", left)
 
@@ -412,7 +412,7 @@ class Checkpoint:
             self._ranks.agreement.end_if_blocked("other ranks do not answer", EXIT, 1.0 + 2 * step)
 
     def _is_agreed(self, ranks: GroupSaves, now: float) -> bool:
-        """True if all ranks save at the end of this step. Rank 0 asks for the saves that are due."""
+        """True if all ranks save at the end of this step. Rank 0 asks for the due saves."""
         left, step = self._termination.seconds_left(), self._policy.step or 0.0
         waits = self._hook is not None and self._hook.waits
         if waits or self._termination.terminated or self._policy.is_last_chance(left - 2 * step):
@@ -433,7 +433,7 @@ class Checkpoint:
         return True
 
     def _put_off(self, error: CheckpointError) -> None:
-        _warn("%s; it is tried again when the next save is due", error)
+        _warn("%s; retrying when the next save is due", error)
         self._saved_at, self._noticed = time.monotonic(), None
 
     def _save(self, state: Any, began: float, *, later: bool = False) -> None:

@@ -77,7 +77,7 @@ class _Attempt:
 
 _OWN_PLACE = (
     'give each training its own place, such as StoreReader(name="fold1") and StoreWriter(name="fold1"). To read again in the '
-    "same training, StoreReader(again=True)"
+    "same training, use StoreReader(again=True)"
 )
 _claiming = threading.Lock()
 _attempts: dict[tuple[int, str], _Attempt] = {}  # by process and place: all writers of a process are one attempt
@@ -185,7 +185,7 @@ class StoreWriter(StorageWriter):
         ]
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Commit the save. Raises :class:`StaleWriter` if another attempt has taken over."""
+        """Commit the save. Raises :class:`StaleWriter` if another attempt took over."""
         pieces: dict[Any, Piece] = {
             (each.index.fqn, each.index.offset): each.storage_data for result in results for each in result
         }

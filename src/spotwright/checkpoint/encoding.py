@@ -55,7 +55,7 @@ def describe(value: Any, refuse: Refuse) -> Described | None:
         return _described(numpy, numpy.asarray(value), "scalar", refuse)
     if numpy is not None and isinstance(value, numpy.ndarray):
         if type(value) not in (numpy.ndarray, numpy.memmap):
-            raise refuse(f"a {type(value).__name__} is more than an array: store its parts")
+            raise refuse(f"a {type(value).__name__} holds more than an array: store its parts")
         return _described(numpy, value, "ndarray", refuse)
     kind = type(value)
     if hasattr(kind, "__array_interface__") or hasattr(kind, "__dlpack__"):
@@ -67,7 +67,7 @@ def _foreign(value: Any, refuse: Refuse) -> Described:
     try:
         import numpy as np
     except ImportError as error:
-        raise refuse("an array needs NumPy to be stored, which is not installed") from error
+        raise refuse("storing an array needs NumPy, which is not installed") from error
     try:
         if hasattr(type(value), "__array_interface__") or hasattr(type(value), "__array__"):
             values_array = np.asarray(value)
@@ -110,7 +110,7 @@ def _dtype(dtype: Any, refuse: Refuse) -> Any:
     if dtype.isbuiltin == 2:  # registered by another package, such as bfloat16
         return {"name": dtype.name, "module": dtype.type.__module__.partition(".")[0]}
     if dtype.kind not in _KINDS:
-        raise refuse(f"an array of dtype {dtype} does not hold its values itself; store them as a list")
+        raise refuse(f"an array of dtype {dtype} holds references to its values; store them as a list")
     return dtype.str
 
 

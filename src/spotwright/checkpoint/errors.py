@@ -6,7 +6,7 @@
     └── CheckpointError           base of all below
         ├── PlaceError            the place cannot be used: not writable, no credentials, a package missing
         ├── SaveFailed            this save failed (a full disk, a network); the checkpoint before it is untouched: try again
-        ├── StaleWriter           another attempt has taken over: stop at once without saving
+        ├── StaleWriter           another attempt took over: stop at once without saving
         ├── UnstorableState       the state holds a value that cannot be stored; the message gives its path in the state
         ├── OtherProgram          the place holds a checkpoint of another program, or of a newer Spotwright: name another place
         ├── BrokenCheckpoint      the place holds saves, and none of them is whole
@@ -42,7 +42,7 @@ class SaveFailed(CheckpointError):
 
 
 class StaleWriter(CheckpointError):
-    """Another attempt has taken over. Later saves of this attempt would never count, so it should stop at once."""
+    """Another attempt took over. Later saves of this attempt would never count, so it should stop at once."""
 
 
 class UnstorableState(CheckpointError):

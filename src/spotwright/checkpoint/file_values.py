@@ -140,7 +140,9 @@ def decode_directory(node: dict[str, Any], content: Content) -> Directory:
             raise _leaves(path)
         parent = path.rpartition("/")[0]
         if parent and kinds.get(parent) != "folder":
-            raise BrokenCheckpoint(f"a folder in the checkpoint holds a name below no folder: {_shown(path)}")
+            raise BrokenCheckpoint(
+                f"a folder in the checkpoint holds a name whose parent is not a folder: {_shown(path)}"
+            )
         if path in kinds:
             raise BrokenCheckpoint(f"a folder in the checkpoint holds a name twice: {_shown(path)}")
         if path.count("/") > _DEEPEST:
@@ -149,7 +151,7 @@ def decode_directory(node: dict[str, Any], content: Content) -> Directory:
             )
         kinds[path] = "file" if "b" in entry else "link" if "link" in entry else "folder"
         if kinds[path] == "file" and not isinstance(entry.get("x"), bool):
-            raise BrokenCheckpoint(f"a file in the checkpoint does not say whether it is a program: {_shown(path)}")
+            raise BrokenCheckpoint(f"a file in the checkpoint does not say whether it is executable: {_shown(path)}")
     for path, _ in _leaving(entries):
         raise _leaves(path)
     directory._loaded, directory._content = entries, content

@@ -1,8 +1,8 @@
-"""Saves that fill a folder in the way of a framework, by all processes of a training: each is whole, or gone with a warning.
+"""Saves in which all processes of a training fill a framework's folder: each is complete, or removed with a warning.
 
-A disk that is full may let the write of one process fail, while the others have written their part. So all processes tell each
-other how it went, twice: after their files, and after the mark. The folder of a failed save is removed, because it would keep the
-disk full; the checkpoint before it counts.
+A full disk may fail the write of one process after the others have written their part. So all processes tell each other the
+result twice: after their files, and after the mark. The folder of a failed save is removed, because it would keep the disk
+full; the previous checkpoint stays valid.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class FolderSaves:
     def save(
         self, step: int, write: Callable[[Path], object], facts: Mapping[str, Any], *, is_independent: bool = True
     ) -> bool:
-        """Let ``write`` fill the folder that it is given for a step, and mark it as whole. Returns whether it is.
+        """Let ``write`` fill the folder of a step, and mark the folder as complete. Returns whether it is.
 
-        If it is, call :meth:`AttendedTraining.end_save`; otherwise the training knows that the save has failed.
-        ``is_independent`` says that ``write`` waits for no other process, so that all can go on after a failure. Raises
+        If it is, call :meth:`AttendedTraining.end_save`; otherwise the training is notified of the failed save.
+        ``is_independent`` says that ``write`` waits for no other process, so that all can continue after a failure. Raises
         :class:`StaleWriter`, and :class:`SaveFailed` if it is the first save, or others wait inside ``write``.
         """
         try:
@@ -73,7 +73,7 @@ class FolderSaves:
         if problem and self._marks:
             self._folders.check()  # its successor has moved the folder aside
         if problem and not is_independent and self._accelerator.num_processes > 1:
-            raise SaveFailed(f"{problem}; the other processes wait in the middle of this save, so the training ends")
+            raise SaveFailed(f"{problem}; the other processes are waiting in this save, so the training ends")
         has_failed = self._is_of_any(bool(problem))
         saved_before = False
         if self._marks:

@@ -42,9 +42,9 @@ _WHOLE, _BROKEN, _FAILED = 0, 1, 2  # what a rank says of a save that it has tri
 
 
 class GroupSaves:
-    """The saves of one place, for one rank of a process group. It stands for a :class:`SaveManager` of all ranks.
+    """The saves of one place, for one rank of a process group. It replaces a :class:`SaveManager` for all ranks.
 
-    Making one, :meth:`claim` and :meth:`load` are collective operations of all ranks.
+    The constructor, :meth:`claim` and :meth:`load` are collective operations of all ranks.
     """
 
     def __init__(self, group: Any, manager: SaveManager, needed: Callable[[], float]) -> None:
@@ -64,7 +64,7 @@ class GroupSaves:
         self._copy: Any = None  # of the whole state
         self._thread: SaveInThread | None = None
         self._ended: SaveInThread | None = None
-        self._told: SharedSave | None = None  # the last save whose end this rank has sent to all
+        self._announced: SharedSave | None = None  # the last save whose end this rank has sent to all
         self.agreement.is_writing = lambda: self.is_writing and not self._is_late
 
     def claim(self, hazard: float | None) -> Hazard:
@@ -98,10 +98,10 @@ class GroupSaves:
                 raise problem or PlaceError(
                     f"{self._manager.store.place}: another rank cannot load; its error says why"
                 )
-            broken.append(str(problem) if problem else f"save {number} is not whole for another rank")
+            broken.append(str(problem) if problem else f"save {number} is incomplete on another rank")
         if broken:
             raise BrokenCheckpoint(
-                f"{self._manager.store.place}: none of the checkpoints is whole: {'; '.join(broken)}. To start without them, "
+                f"{self._manager.store.place}: every checkpoint is incomplete: {'; '.join(broken)}. To start without them, "
                 "remove the place or name another one"
             )
         return None
@@ -110,8 +110,8 @@ class GroupSaves:
         try:
             if entry is None:
                 return None, PlaceError(
-                    f"{self._manager.store.place}: rank {self.rank} does not find save {number} of rank 0: all ranks need "
-                    "one place, such as a volume that every node mounts, or an object store"
+                    f"{self._manager.store.place}: rank {self.rank} does not find save {number} of rank 0: all ranks must use"
+                    " the same place, such as a volume that every node mounts, or an object store"
                 )
             if not entry.is_sharded:
                 return self._manager.read_state(entry), None
@@ -141,7 +141,7 @@ class GroupSaves:
             ) from error
 
     def _worst(self, problem: Exception | None) -> int:
-        """Return the worst that any rank says of a save."""
+        """Return the worst result that any rank reports for a save."""
         mine = _WHOLE if problem is None else _BROKEN if isinstance(problem, BrokenCheckpoint) else _FAILED
         if self.size == 1:
             return mine
@@ -234,7 +234,7 @@ class GroupSaves:
             try:
                 parts = [_tensor_of(part) for part in save.hear_parts(reserve=self.agreement.needed())]
             except SaveFailed as error:
-                _log.warning("the random generators of all ranks are not saved: %s", error)
+                _log.warning("the ranks' random generators are not saved: %s", error)
             else:
                 if (
                     len(save.savers) == self.size > 1
@@ -248,7 +248,7 @@ class GroupSaves:
     def _follow(
         self, save: SharedSave, own: torch.Tensor, state: Callable[[], Any] | None, facts: Mapping[str, Any]
     ) -> None:
-        """Wait for the save of the first rank. If that is silent, one of the others saves its ``state``, if it still has it."""
+        """Wait for the save of the first rank. If that is unresponsive, another rank saves its ``state``, if it still has it."""
         with save.telling_errors():
             save.tell(f"part/{self.rank}", _text_of(own))
             try:
@@ -268,13 +268,13 @@ class GroupSaves:
     def _tell_saved(self, save: SharedSave) -> None:
         with suppress(SaveFailed):  # the save is committed; that the ranks are out of reach was logged
             save.tell("saved", {})
-            if self._told is not None and save.has_all_parts:  # so all of these ranks are done with that save
-                self._told.forget()
-        self._told = save if len(save.savers) == self.size else None
+            if self._announced is not None and save.has_all_parts:  # so all of these ranks are done with that save
+                self._announced.forget()
+        self._announced = save if len(save.savers) == self.size else None
 
     @contextmanager
     def _unless_relieved(self) -> Iterator[None]:
-        """Let a save fail, and not the training, if another one of these ranks has saved while this one did not answer."""
+        """Let a save fail, and not the training, if another one of these ranks has saved while this one was unresponsive."""
         try:
             yield
         except StaleWriter as error:
@@ -282,7 +282,7 @@ class GroupSaves:
             if latest is None or not latest.is_of(self._first_token):
                 raise
             raise SaveFailed(
-                f"{self._manager.store.place}: another rank of this training saved while this one did not answer"
+                f"{self._manager.store.place}: another rank of this training saved while this one was unresponsive"
             ) from error
 
     def _end_thread(self, left: Callable[[], float]) -> None:
@@ -294,7 +294,7 @@ class GroupSaves:
             return
         is_complete = len(self.agreement.savers) == self.size
         if not self._thread.end(left() - self.agreement.needed() if is_complete else 0.0):
-            raise SaveFailed(f"{self._thread.describe()}, and this one cannot begin before it")
+            raise SaveFailed(f"{self._thread.describe()}, and this one cannot begin until it ends")
         self._ended, self._thread = self._thread, None
 
     def take_ended(self) -> SaveInThread | None:
@@ -316,7 +316,7 @@ class GroupSaves:
         return (thread := self._thread) is not None and not thread.is_over
 
     def rest(self, usual: float) -> float:
-        """Return the seconds that the save under way still takes, if it takes as long as ``usual``."""
+        """Return the remaining seconds of the save under way, if it takes as long as ``usual``."""
         thread = self._thread
         return max(0.0, usual - (time.monotonic() - thread.began)) if thread is not None and not thread.is_over else 0.0
 

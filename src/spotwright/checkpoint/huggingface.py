@@ -41,7 +41,7 @@ try:
     from transformers.training_args import TrainingArguments
 except ImportError as error:
     found = getattr(sys.modules.get("transformers"), "__version__", None)
-    lacks = f"{error}; transformers {found} is here" if found else str(error)
+    lacks = f"{error}; transformers {found} is installed" if found else str(error)
     raise ImportError(
         f"spotwright.checkpoint.huggingface needs transformers 5 with PyTorch ({lacks}): "
         "pip install --upgrade 'transformers[torch]'"
@@ -59,8 +59,8 @@ __all__ = ["SpotCallback"]
 
 
 _OWN_PLACE = (
-    'give each training its own output_dir, such as output_dir="runs/fold1". To go on with the same training in another Trainer, '
-    "SpotCallback(again=True)"
+    'give each training its own output_dir, such as output_dir="runs/fold1". To continue the same training in another Trainer, '
+    "use SpotCallback(again=True)"
 )
 
 
@@ -68,7 +68,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     """The callback for ``Trainer(callbacks=[SpotCallback()])``.
 
     - ``every`` is the seconds between two saves beside ``save_strategy``; by default none.
-    - ``again`` lets another ``Trainer`` of this process go on with the work of the first one in an ``output_dir``. Without it,
+    - ``again`` lets another ``Trainer`` of this process continue the work of the first one in an ``output_dir``. Without it,
       the second one that resumes there raises; ``train`` of the same ``Trainer`` goes on.
 
     Raises :class:`ValueError` for arguments with which a training cannot resume.
@@ -91,18 +91,16 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         """Raise :class:`ValueError` or :class:`PlaceError` for arguments with which a training cannot resume."""
         if getattr(args, "enable_jit_checkpoint", False):
             raise ValueError(
-                "enable_jit_checkpoint=True beside SpotCallback: it ends an interrupted training with exit 0, which counts as "
-                "a success; remove it, because SpotCallback saves after SIGTERM and ends with 143"
+                "remove enable_jit_checkpoint=True: it ends an interrupted training with exit 0, which counts as a success;"
+                " SpotCallback saves after SIGTERM and ends with 143"
             )
         if "://" in str(args.output_dir):
             raise PlaceError(
-                f"output_dir={args.output_dir}: transformers saves into folders, and takes this for the name of one: mount a "
-                "volume and name a folder there, or train in a loop of your own with spotwright.checkpoint.Checkpoint"
+                f"output_dir={args.output_dir}: transformers would create a local folder of this name: mount a volume and name"
+                " a folder there, or write your own training loop with spotwright.checkpoint.Checkpoint"
             )
         if args.save_only_model:
-            raise ValueError(
-                "save_only_model=True beside SpotCallback: without the optimizer no training resumes; remove it"
-            )
+            raise ValueError("remove save_only_model=True: without the optimizer's state, training cannot resume")
 
     def on_train_begin(
         self,
@@ -159,7 +157,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     def attend(self, trainer: Trainer, *, resumes: bool) -> Iterator[None]:
         """Keep the checkpoints of a ``Trainer.train`` in the place that survives, from before it looks for one to its end.
 
-        ``resumes`` says that it goes on from the newest one. Raises :class:`PlaceError` if that is another training's.
+        ``resumes`` says that it resumes from the newest one. Raises :class:`PlaceError` if that is another training's.
         """
         self._resumed_from, self._trainer = None, trainer
         owner = PlaceOwner(trainer, _OWN_PLACE, again=self._again or not resumes)
@@ -170,7 +168,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._keep = args.save_total_limit
         args.output_dir = str(self._folders.place)
         args.save_total_limit = None  # transformers removes the last whole checkpoint before the new one is whole
-        # It begins with a collective operation (store_flos): no rank can save by itself once another one is dead.
+        # It begins with a collective operation (store_flos): a rank cannot save alone once another one is dead.
         save = trainer._save_checkpoint  # noqa: SLF001  # no callback is called around it
         trainer._save_checkpoint = functools.partial(self._save, trainer, save)  # noqa: SLF001
         run_epoch = getattr(trainer, "_run_epoch", None)  # of newer versions
@@ -198,7 +196,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             raise SystemExit(EXIT)
 
     def newest(self, accelerator: Accelerator) -> str | None:
-        """Return the newest whole checkpoint; ``None`` without one. Raises :class:`OtherProgram` for that of another model."""
+        """Return the newest complete checkpoint; ``None`` without one. Raises :class:`OtherProgram` if it is of another model."""
         if self._folders is None:
             return None
         found = self._folders.newest_of(self._facts, self._facts["processes"])
@@ -209,12 +207,12 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         return None if found is None else str(found)
 
     def warn_of_a_new_beginning(self) -> None:
-        """Say that a training begins anew beside a whole checkpoint: mostly its resumption was forgotten."""
+        """Warn of a training that starts over beside a complete checkpoint: usually its resumption was forgotten."""
         found = self._folders.newest() if self._folders is not None else None
         if found is not None and os.environ.get("RANK", "0") == "0":
             _warn(
-                "%s is whole, and this training begins anew all the same: call train(resume_from_checkpoint=True), "
-                "or remove it",
+                "this training starts over although %s is complete: call train(resume_from_checkpoint=True), or remove that"
+                " checkpoint",
                 found,
             )
 
@@ -284,13 +282,13 @@ Trainer.train = _train_on_spot
 
 
 def _place(output_dir: str) -> Path:
-    """The folder of the checkpoints: below the attempt's place, unless ``output_dir`` is there already."""
+    """The folder of the checkpoints: below the attempt's place, unless ``output_dir`` is already there."""
     wanted = Path(os.path.abspath(output_dir))
     if not os.environ.get("SPOTWRIGHT_CHECKPOINT"):
         if "KUBERNETES_SERVICE_HOST" in os.environ and not os.path.isabs(output_dir):
             _warn(
-                "SPOTWRIGHT_CHECKPOINT is not set: checkpoints are saved in %s and go with this pod, unless that is a volume; "
-                "name one in the policy (checkpoint: pvc://NAME), or an absolute output_dir on one",
+                "SPOTWRIGHT_CHECKPOINT is not set: checkpoints are saved in %s and lost with this pod unless that is a volume;"
+                " name a volume in the policy (checkpoint: pvc://NAME), or an absolute output_dir on one",
                 wanted,
             )
         return wanted
@@ -298,8 +296,8 @@ def _place(output_dir: str) -> Path:
         place = marked_folder.folder_at()
     except PlaceError as error:
         if not os.path.isabs(output_dir):
-            raise PlaceError(f"{error}; {wanted}, the output_dir, goes with this node") from error
-        _warn("%s; the checkpoints stay in %s, which must be on such a volume", error, wanted)
+            raise PlaceError(f"{error}; {wanted}, the output_dir, is lost with this node") from error
+        _warn("%s; checkpoints are saved in %s, which must be on such a volume", error, wanted)
         return wanted
     return wanted if wanted.is_relative_to(place) else place / _below(output_dir)
 

@@ -1,7 +1,7 @@
 """Checkpoints for Keras 3 with any backend: ``fit()`` continues after the saved epoch.
 
 The state is every variable of the model and of its optimizer, in Keras' order. Seeds of layers such as dropout are variables of
-the model too, so they continue; the order in which ``fit`` shuffles is not a variable, and begins anew.
+the model too, so they continue; the order in which ``fit`` shuffles is not a variable, and starts over.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def restore(model: Any, state: dict[str, Any] | None) -> None:
     for name, variables in _variables(model).items():
         shapes = [array.shape for array in state[name]]
         if shapes != [tuple(each.shape) for each in variables]:
-            raise OtherProgram(f"the checkpoint's {name} variables have other shapes than this model's")
+            raise OtherProgram(f"the checkpoint's {name} variables differ in shape from this model's")
         for variable, array in zip(variables, state[name], strict=True):
             variable.assign(array)
 

@@ -2,7 +2,7 @@
 
 The state is the model in LightGBM's own text format. LightGBM continues from the predictions of that model, so the trees after an
 interruption are close to those without one, and not equal to the last bit. Where parts of the data are drawn at
-random (``bagging_fraction``, ``feature_fraction``), the draws begin anew.
+random (``bagging_fraction``, ``feature_fraction``), the draws start over.
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ except ImportError as error:
     found = sys.modules.get("lightning")
     if found is not None and not hasattr(found, "__path__"):  # the user's script, mostly
         raise ImportError(
-            f"{found.__file__}: has the name of Lightning's package, which cannot be imported beside it: "
-            "rename this file"
+            f"{found.__file__}: this file hides Lightning's package of the same name: rename it"
         ) from error
     raise ImportError(f"spotwright.checkpoint.lightning needs Lightning ({error}): pip install lightning") from error
 
@@ -65,8 +64,8 @@ _KEY = "spotwright"  # our part of a checkpoint
 _METRICS = "spotwright-metrics.json"  # of a complete training
 _RANDOM_BYTES = 1 << 16  # of the random states of one rank, as JSON; without a GPU they have 30,000
 _OWN_PLACE = (
-    'give each training its own place, such as SpotCheckpoint(name="fold1"). To go on with the same training in another Trainer, '
-    "SpotCheckpoint(again=True)"
+    'give each training its own place, such as SpotCheckpoint(name="fold1"). To continue the same training in another Trainer, '
+    "use SpotCheckpoint(again=True)"
 )
 
 
@@ -79,7 +78,7 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
     """
 
     check: Callable[[Path], None] = staticmethod(lambda _: None)
-    """Called with the path of a checkpoint before it takes its place, and after. What it raises keeps it from counting."""
+    """Called with the path of a checkpoint before it is moved to its place, and after. An exception keeps it from counting."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Called by Lightning."""
@@ -139,13 +138,13 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
 
     - ``dirpath`` is the folder of the checkpoints. Default: ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it is not set,
       a folder ``spotwright-checkpoint`` in the working directory.
-    - ``name`` is that of one of several trainings of a process, such as ``"fold1"``: its checkpoints are below the folder.
-    - ``again`` lets another ``Trainer`` of this process go on with the work of the first one. Without it, the second ``Trainer``
+    - ``name`` distinguishes several trainings of one process, such as ``"fold1"``: its checkpoints are below the folder.
+    - ``again`` lets another ``Trainer`` of this process continue the work of the first one. Without it, the second ``Trainer``
       that fits with one folder raises; ``fit`` of the same ``Trainer`` goes on.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save.
     - ``keep`` is the number of checkpoints to keep, the newest ones.
 
-    ``fit(ckpt_path="last")`` finds its newest checkpoint, and begins anew without one. A save that finds no room on the disk is
+    ``fit(ckpt_path="last")`` finds its newest checkpoint, and starts over without one. A save that finds no room on the disk is
     logged, and the training goes on, unless it is the first save. Raises :class:`PlaceError` if the folder
     cannot be used.
     """
@@ -198,8 +197,8 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
                 checkpoint_io.check = self._check_claim
             else:
                 _warn(
-                    "SpotCheckpoint without SpotCheckpointIO: a kill in the middle of a save leaves a torn file, and an older "
-                    "attempt may still save: make the trainer with Trainer(plugins=[SpotCheckpointIO()])"
+                    "SpotCheckpoint needs SpotCheckpointIO: without it, a kill during a save leaves a torn file, and an older"
+                    " attempt may still save: use Trainer(plugins=[SpotCheckpointIO()])"
                 )
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
@@ -222,7 +221,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         )
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Remember the random numbers from which Lightning orders the batches next."""
+        """Remember the random state from which Lightning orders the next batches."""
         if trainer.current_epoch != self._ordered_epoch:
             self._epoch_random, self._ordered_epoch = random_states.capture(), trainer.current_epoch
 
@@ -278,9 +277,11 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             return
         if len(states) != trainer.world_size:
             _warn(
-                "the checkpoint was saved by %d processes, and these are %d: the training goes on, with other batches and "
-                "other random numbers than without the interruption", len(states), trainer.world_size,
-            )  # fmt: skip
+                "the checkpoint was saved by %d processes, and %d are running now: batches and random numbers will differ from an"
+                " uninterrupted training",
+                len(states),
+                trainer.world_size,
+            )
         self._loaded = json.loads(bytes(states[trainer.global_rank % len(states)].numpy()))
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
@@ -289,8 +290,8 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             self._training.abandon()
         elif isinstance(exception, RuntimeError) and "state_dict" in str(exception):  # of torch's load_state_dict
             exception.add_note(
-                f"{self.ckpt_path or self._folder}: is the checkpoint of a model with other parameters: name another place, or "
-                "remove this file; it was left unchanged"
+                f"{self.ckpt_path or self._folder}: this checkpoint's model has other parameters: name another place, or remove"
+                " this file (it was left unchanged)"
             )
         self._close()
 
@@ -317,7 +318,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         training.end_save()
 
     def _keep_metrics(self, trainer: Any) -> None:
-        """Keep what the last validation has found: an attempt that finds the training complete does not validate again."""
+        """Save the last validation's metrics: an attempt that finds the training complete does not validate again."""
         metrics = {name: value.item() for name, value in trainer.callback_metrics.items() if value.numel() == 1}
         part = _new_part(self._folder / _METRICS)
         try:
@@ -325,10 +326,10 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             os.replace(part, self._folder / _METRICS)
         except OSError as error:
             part.unlink(missing_ok=True)
-            _warn("%s: the last metrics could not be kept (%s)", self._folder, error)
+            _warn("%s: could not save the last metrics (%s)", self._folder, error)
 
     def _put_metrics_back(self, trainer: Any) -> None:
-        """Give ``trainer.callback_metrics`` what was kept, if no kill came before the end of the last validation."""
+        """Restore the saved ``trainer.callback_metrics``, if no kill came before the end of the last validation."""
         try:
             kept = json.loads((self._folder / _METRICS).read_bytes())
         except (OSError, ValueError):

@@ -61,8 +61,8 @@ def folder_at(place: str | os.PathLike[str] | None = None, name: str = "") -> Pa
     address = os.environ.get("SPOTWRIGHT_CHECKPOINT", "") if place is None else os.fspath(place)
     if is_object_store(address):
         raise PlaceError(
-            f"{address}: this framework saves into folders, not into object stores: mount a volume and name a folder there, "
-            "or train in a loop of your own with spotwright.checkpoint.Checkpoint, which takes this place"
+            f"{address}: this framework saves into folders, not into object stores: mount a volume and name a folder there, or"
+            " write your own training loop with spotwright.checkpoint.Checkpoint, which accepts this place"
         )
     store = open_store(place, name=name)
     assert isinstance(store, FolderStore)  # noqa: S101  # any other address is an object store
@@ -106,10 +106,10 @@ def sync_files(folder: Path) -> None:
 
 
 def fault_of(folder: Path) -> str | None:
-    """Return what makes a folder torn, in words; ``None`` if it is whole."""
+    """Return the reason why a folder is torn; ``None`` if it is complete."""
     mark = _read(folder)
     if mark is None:
-        return "it has no mark, so its save did not end"
+        return "it has no completion mark, so its save did not finish"
     sizes = _sizes(folder)
     for name, size in mark["files"].items():
         if name not in sizes:
@@ -120,13 +120,13 @@ def fault_of(folder: Path) -> str | None:
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
-    """Return the facts in the mark of a folder; none if it has no mark."""
+    """Return the facts in the mark of a folder; empty if it has no mark."""
     mark = _read(folder)
     return {} if mark is None else mark["facts"]
 
 
 def model_facts(models: Iterable[Any]) -> dict[str, Any]:
-    """Return the facts by which :meth:`MarkedFolders.newest_of` knows PyTorch models again: names and shapes of parameters."""
+    """Return the facts by which :meth:`MarkedFolders.newest_of` recognizes a PyTorch model: names and shapes of parameters."""
     import json
 
     shapes = [{name: list(value.shape) for name, value in each.named_parameters()} for each in models]
@@ -136,13 +136,13 @@ def model_facts(models: Iterable[Any]) -> dict[str, Any]:
 
 
 def check_one_place(place: Path, steps: Sequence[int]) -> None:
-    """Raise :class:`PlaceError` if ranks see other checkpoints, because each has its own folder.
+    """Raise :class:`PlaceError` if ranks see different checkpoints, because each has a separate folder.
 
     ``steps`` has the step of the newest checkpoint that each rank sees; 0 for none.
     """
     if len(set(steps)) > 1:
         raise PlaceError(
-            f"{place}: the ranks see checkpoints of other steps there ({', '.join(map(str, steps))}): "
+            f"{place}: the ranks see checkpoints of different steps there ({', '.join(map(str, steps))}): "
             "name a folder on a volume that all nodes mount"
         )
 
@@ -150,8 +150,8 @@ def check_one_place(place: Path, steps: Sequence[int]) -> None:
 class MarkedFolders:
     """The checkpoints of a training in one place: folders with a common prefix and the number of a step, ``checkpoint-20``.
 
-    ``looks_whole`` decides about folders without a mark that were there before Spotwright was used here: a training of which
-    the first attempts ran without it goes on.
+    ``looks_whole`` decides about folders without a mark from before Spotwright was used here: a training whose first attempts
+    ran without it continues.
     """
 
     def __init__(self, place: Path, prefix: str, looks_whole: Callable[[Path], bool] = lambda _: False) -> None:
@@ -179,11 +179,11 @@ class MarkedFolders:
             if is_new and not (folder / MARK).exists() and self._looks_whole(folder):
                 mark_whole(folder, {})
             elif fault := fault_of(folder):
-                moved.append(f"{folder.name} is torn ({fault}); it is {self._move_aside(folder).name} now")
+                moved.append(f"{folder.name} is torn ({fault}); moved it to {self._move_aside(folder).name}")
         return moved
 
     def check(self) -> None:
-        """Raise :class:`StaleWriter` if another attempt has taken over. Only the process that has claimed the place knows."""
+        """Raise :class:`StaleWriter` if another attempt took over. Only the process that claimed the place can tell."""
         if self._claims.claim is not None:
             self._claims.check()
 
@@ -195,7 +195,7 @@ class MarkedFolders:
                 with suppress(OSError):  # its place is in use
                     os.rename(folder, self.place / folder.name.removeprefix(_REPLACED))
             moved += [
-                f"{folder.name} is torn (its save did not end); it is {self._move_aside(folder).name} now"
+                f"{folder.name} is torn (its save did not finish); moved it to {self._move_aside(folder).name}"
                 for folder in sorted(writer.glob(f"{self.prefix}*"))
             ]
             shutil.rmtree(writer, ignore_errors=True)
@@ -206,10 +206,10 @@ class MarkedFolders:
         return self.place / f"{_WRITING}{self.writer}" / f"{self.prefix}{step}"
 
     def put(self, step: int) -> None:
-        """Let the whole folder in which this attempt has written a step count, in the place of one that is there already.
+        """Move the complete folder that this attempt wrote for a step to its place, replacing an existing one.
 
-        Raises :class:`StaleWriter` if another attempt has taken over. It is asked before and after the move: a process that was
-        frozen between the two puts back what was there.
+        Raises :class:`StaleWriter` if another attempt took over. That is checked before and after the move: a process that was
+        frozen in between restores the previous folder.
         """
         written, folder = self.own_folder(step), self.folder_of(step)
         replaced = written.with_name(f"{_REPLACED}{written.name}")
@@ -236,27 +236,27 @@ class MarkedFolders:
         shutil.rmtree(self.place / f"{_WRITING}{self.writer}", ignore_errors=True)
 
     def newest(self) -> Path | None:
-        """Return the whole folder of the highest step; ``None`` without one."""
+        """Return the complete folder of the highest step; ``None`` without one."""
         return next((folder for folder in self._folders() if fault_of(folder) is None), None)
 
     def newest_of(self, model: Mapping[str, Any], processes: int) -> Path | None:
-        """Return the newest whole folder for a model with these :func:`model_facts` and this number of processes.
+        """Return the newest complete folder for a model with these :func:`model_facts` and this number of processes.
 
-        Raises :class:`OtherProgram` if it is that of another model. Another number of processes is said in a warning.
+        Raises :class:`OtherProgram` if it is of another model. Another number of processes is reported in a warning.
         """
         found = self.newest()
         facts = {} if found is None else facts_of(found)
         if facts.get("model", model["model"]) != model["model"]:
             raise OtherProgram(
-                f"{found}: is the checkpoint of a model with other parameters{_differences(facts, model)}: name another place, "
-                "or remove this folder; it was left unchanged"
+                f"{found}: this checkpoint's model has other parameters{_differences(facts, model)}: name another place, or"
+                " remove this folder (it was left unchanged)"
             )
         if facts.get("processes", processes) != processes:
             import logging
 
             text = (
-                "%s: was saved by %s processes, and these are %s: the training goes on, with other batches and other random "
-                "numbers than without the interruption"
+                "%s: was saved by %s processes, and %s are running now: batches and random numbers will differ from an"
+                " uninterrupted training"
             )
             logging.getLogger("spotwright.checkpoint").warning(text, found, facts["processes"], processes)
         return found
@@ -294,7 +294,7 @@ class MarkedFolders:
             os.rename(folder, aside)
         except OSError as error:
             raise PlaceError(
-                f"{folder}: is torn and cannot be moved aside ({error}): remove it, so that a training can resume"
+                f"{folder}: is torn and cannot be moved aside ({error}): remove it, so that training can resume"
             ) from error
         return aside
 

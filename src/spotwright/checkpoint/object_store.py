@@ -65,8 +65,8 @@ class ObjectStore:
                 import logging
 
                 logging.getLogger("spotwright.checkpoint").warning(
-                    "%s: this store ignores conditional writes: an older attempt that still runs is noticed late, and its last "
-                    "save may count",
+                    "%s: this store ignores conditional writes: an older attempt that still runs is detected late, and its last"
+                    " save may win",
                     self.place,
                 )
         return True
@@ -138,7 +138,7 @@ class ObjectStore:
         if isinstance(error, FileNotFoundError) or "NotFound" in type(error).__name__ or _advice(error):
             return self._unusable("written", error)
         return SaveFailed(
-            f"{self.place}: the checkpoint could not be written ({_first_line(error)}); the one before it is untouched"
+            f"{self.place}: the checkpoint could not be written ({_first_line(error)}); the previous one is untouched"
         )
 
 

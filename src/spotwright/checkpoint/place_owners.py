@@ -1,7 +1,7 @@
-"""One training of a process has a place: a second one there would find the first one's end, skip training, and look finished.
+"""Prevents that a second training in a process resumes at the end of the first one, skips training and looks finished.
 
-Folds, stages and loops over settings run several trainings in one process. Each needs its own place, so the second claim of a
-place raises, unless its caller says that it goes on with the first one's work. Attempts are separate processes and claim
+Folds, stages and loops over settings run several trainings in one process. Each needs a separate place, so the second claim of
+a place raises, unless its caller says that it continues the first one's work. Attempts are separate processes and claim
 freely. So does a training whose place was removed meanwhile.
 """
 
@@ -18,18 +18,18 @@ _owners: dict[tuple[int, str], weakref.ref[object]] = {}  # by process and place
 
 
 class PlaceOwner:
-    """A training that claims a place for this process. It is not kept alive.
+    """A training that claims a place for this process. This does not keep it alive.
 
-    ``advice`` says how it gets its own place, or goes on in the one of another training. ``again`` lets it do the latter.
+    ``advice`` says how to give it a separate place, or continue in another training's. ``again`` allows the latter.
     """
 
     def __init__(self, training: object, advice: str, *, again: bool = False) -> None:
         self._training, self._advice, self._again = weakref.ref(training), advice, again
 
     def check(self, place: str, *, is_claimed: bool) -> None:
-        """Raise :class:`PlaceError` if another training of this process has claimed the place, also one that has ended.
+        """Raise :class:`PlaceError` if another training of this process claimed the place, even one that has ended.
 
-        ``is_claimed`` says whether the place has a claim now: if it does not, it was removed, and the training begins anew.
+        ``is_claimed`` says whether the place has a claim now: if not, it was removed, and the training starts over.
         """
         owner = _owners.get((os.getpid(), place))
         if owner is not None and not self._again and owner() is not self._training() and is_claimed:
@@ -43,6 +43,6 @@ class PlaceOwner:
 def in_use(place: str, advice: str) -> PlaceError:
     """Return the error of a second training in a place."""
     return PlaceError(
-        f"{place}: another training of this process has used this place, and this one would go on from its saves instead of "
-        f"training: {advice}"
+        f"{place}: another training in this process used this place, and this one would resume from its saves instead of"
+        f" training: {advice}"
     )

@@ -41,7 +41,7 @@ class Keys(Protocol):
     """
 
     def create(self, name: str, value: bytes) -> bytes:
-        """Write a key unless it exists; return its value, ours or the one that was there."""
+        """Write a key unless it exists; return its value, ours or the existing one."""
 
     def read(self, name: str) -> bytes | None:
         """Return the value of a key; ``None`` without it."""
@@ -50,7 +50,7 @@ class Keys(Protocol):
         """Wait until all these keys exist; ``False`` if they do not in time."""
 
     def announce(self, number: int, value: bytes) -> bytes:
-        """Make an event, and wake all who wait for it; return its value, ours or the one that was there."""
+        """Create an event, and wake all waiting threads; return its value, ours or the existing one."""
 
     def next_event(self, number: int) -> bytes | None:
         """Wait for an event; ``None`` after :meth:`close`."""
@@ -63,7 +63,7 @@ class Keys(Protocol):
 
 
 class _Call:
-    """A call in another thread, and what it returns or raises."""
+    """A call in another thread, with its result or exception."""
 
     def __init__(self, what: Callable[[], Any]) -> None:
         self._what = what
@@ -80,7 +80,7 @@ class _Call:
         self.over.set()
 
     def result(self) -> Any:
-        """What it has returned; raises what it has raised."""
+        """Return its result; raise its exception."""
         if self._error is not None:
             raise self._error
         return self._value
@@ -139,7 +139,7 @@ class GroupKeys:
         return True
 
     def announce(self, number: int, value: bytes) -> bytes:
-        """See :class:`Keys`. Also where the event exists: its maker may have died before it woke the others."""
+        """See :class:`Keys`. Also if the event exists: its creator may have died before it woke the others."""
         made = self.create(f"{number}/event", value)
         self._talk(lambda: self._wake([f"wake/{number}/{rank}" for rank in range(self._size)]))
         return made
@@ -175,15 +175,15 @@ class GroupKeys:
             self._closed.set()
         try:
             self._talk(lambda: self._talking.set(f"wake/{self._awaited}/{self._rank}", "1"), _CLOSED_AFTER)
-        except RuntimeError:  # the store has gone, so the wait has ended too
+        except RuntimeError:  # the store is closed, so the wait has ended too
             logging.getLogger("spotwright.checkpoint").debug(
-                "the store of the process group went before its last client", exc_info=True
+                "the process group's store closed before its last client", exc_info=True
             )
         self._calls.put(None)
 
 
 class PlaceKeys:
-    """Keys as small files ``key-...`` in the place of the checkpoints, which is asked again and again."""
+    """Keys as small files ``key-...`` in the place of the checkpoints, which is polled."""
 
     def __init__(self, store: Store, prefix: str, rank: int) -> None:
         self._store, self._prefix, self._rank = store, f"key-{prefix}-", rank
@@ -198,7 +198,9 @@ class PlaceKeys:
         end = time.monotonic() + _CUT_AFTER
         while (found := self.read(name)) is None:
             if time.monotonic() > end:
-                raise CheckpointError(f"{self._store.place}: {self._file(name)} was cut; remove the key-* files there")
+                raise CheckpointError(
+                    f"{self._store.place}: {self._file(name)} is truncated; remove the key-* files there"
+                )
             time.sleep(_POLL_ROUND)
         return found
 

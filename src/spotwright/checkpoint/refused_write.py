@@ -34,7 +34,7 @@ def _reason(error: BaseException, path: Path) -> str | None:
     if found := _OF_SAFETENSORS.search(str(error)):
         return found[1]
     if _OF_TORCH in str(error):
-        return "No space left on device" if _is_full(path) else "PyTorch was refused a write"
+        return "No space left on device" if _is_full(path) else "a write by PyTorch failed"
     return None
 
 

@@ -41,7 +41,7 @@ _LIMIT = 2.0  # seconds until a decision without the ranks that have not publish
 _SHARE_OF_NOTICE = 0.25
 _MARGIN = 1.0  # seconds for which the other ranks let the one that asked decide first
 _TURN = 0.005  # seconds more for each next one, as each reads what all ranks have published
-_REPEAT = 5.0  # seconds until an ask in vain is repeated, each time twice as many, as each may hold a step
+_REPEAT = 5.0  # seconds until an unmet request is repeated, doubled each time, as each may hold a step
 _BLOCKED_AFTER = 1.0  # seconds without a step after which a rank of an ended training ends itself
 _GONE_AFTER = 3.0  # the same, at least, where the announced end of another rank is over
 _WATCHED = 120.0  # seconds for which it is watched whether a rank goes later than was announced
@@ -94,15 +94,15 @@ class SaveCoordinator:
         self.why = ""
         """Why the save is due: the reason of the rank that asked first."""
         self.needed: Callable[[], float] = lambda: 0.0
-        """Seconds that this rank reserves for a save. If less than any rank's need is left, none saves."""
+        """Seconds that this rank reserves for a save. If less than any rank's need is left, the ranks do not save."""
         self.replicas: Sequence[Sequence[int]] = ()
-        """Sets of ranks of which each holds the whole state: one such set saves alone where other ranks are dead."""
+        """Sets of ranks that each hold the whole state: one such set saves alone if other ranks are dead."""
         self.savers: Sequence[int] = range(size)
         """The ranks of the save that :meth:`step_done` has returned, until :meth:`saved`: all, or one set of :attr:`replicas`."""
         self.is_writing: Callable[[], bool] = lambda: False
         """Whether a save of this rank is under way in another thread, which a rank that is blocked ends before itself."""
         self.on_missing: Callable[[], None] = lambda: None
-        """Called in a thread when a decision leaves ranks out, or none can be made: some are dead, or out of reach."""
+        """Called in a thread when a decision leaves ranks out, or is impossible: some are dead, or unreachable."""
         self.decided_at = 0.0
         """When this rank learned the last decision, in Unix seconds."""
         self.reason = ""
@@ -122,7 +122,9 @@ class SaveCoordinator:
         self._together = 0  # saves of all ranks without a round
         self._next = 0  # number of the next event
         self._wish: tuple[str, float] | None = None  # an ask that no event stands for yet, and when its rank ends
-        self._unanswered: tuple[str, float, float] | None = None  # the same of an ask in vain, and when it is repeated
+        self._unanswered: tuple[str, float, float] | None = (
+            None  # the same for an unmet request, and when it is repeated
+        )
         self._in_vain = 0  # asks in a row without a save
         self._urgent: int | None = None  # number of the last event that grants an ask of this rank whose end is near
         self._hurried = False  # this rank's end is near, and the round that it has asked for has not begun
@@ -159,10 +161,10 @@ class SaveCoordinator:
             keys.close()
         if store is None:
             raise CheckpointError(
-                f"this process group has no store for ranks to talk through ({problem}); pass the place of the checkpoints"
+                f"the ranks cannot communicate: this process group has no store ({problem}); pass the place of the checkpoints"
             )
         if keys is None:
-            text = "rank %d has no store of its process group (%s): all ranks talk through %s"
+            text = "rank %d has no process group store (%s): all ranks communicate through %s"
             _log.warning(text, rank, problem, store.place)
         return cls(PlaceKeys(store, prefix, rank), rank, size)
 
@@ -263,9 +265,9 @@ class SaveCoordinator:
         return number
 
     def end_if_blocked(self, why: str, code: int, after: float = _BLOCKED_AFTER) -> None:
-        """End the process with this exit code, from a thread, unless it goes on within ``after`` seconds, again and again.
+        """Exit with this code, from a thread, unless the process gets on within ``after`` seconds, repeatedly.
 
-        For a collective operation that will never return: Python handles no signal inside it.
+        For a collective operation that will never return: Python handles no signals inside it.
         """
         threading.Thread(
             target=self._end_if_blocked, args=(why, code, after), name="spotwright-end", daemon=True
@@ -280,7 +282,7 @@ class SaveCoordinator:
         self._leave(why, code)
 
     def _leave(self, why: str, code: int) -> NoReturn:
-        _log.error("%s, so rank %d ends too: the training cannot go on", why, self.rank)
+        _log.error("%s, so rank %d ends too: the training cannot continue", why, self.rank)
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # whatever the program has made of it
@@ -312,13 +314,13 @@ class SaveCoordinator:
             if self._ended.wait(max(_GONE_AFTER, 2 * self._slowest)):
                 return
         else:
-            self._leave(f"rank {rank} has gone with its node", EXIT)
+            self._leave(f"rank {rank} was lost with its node", EXIT)
         del self._ends[rank]
 
     def _answers(self, rank: int) -> bool:
         try:
             return self.answers(rank)
-        except (RuntimeError, CheckpointError):  # the rank that has gone may have had the store of the group
+        except (RuntimeError, CheckpointError):  # the lost rank may have hosted the group's store
             return False
 
     # -- in the main thread
@@ -342,7 +344,7 @@ class SaveCoordinator:
             if self._hurried:
                 self._holding = True  # this step can still be the one that is saved
                 self._condition.wait_for(lambda: not self._hurried or self._lost, _LIMIT)
-                self._holding = self._hurried = False  # whoever is silent holds one step, and no other
+                self._holding = self._hurried = False  # an unresponsive rank holds only one step
             while self._rounds:
                 first = self._rounds[0]
                 decision = self._await_decision(first)
@@ -364,7 +366,7 @@ class SaveCoordinator:
         return True
 
     def _repeat_later(self, over: _Round) -> None:
-        """Note that an ask of this rank was in vain, if its end is near. The lock is held."""
+        """Note that a request of this rank was not met, if its end is near. The lock is held."""
         if over.ends is not None:
             now = time.monotonic()
             pause = min(_REPEAT, (over.ends - now) / 8) * 2**self._in_vain
@@ -372,7 +374,7 @@ class SaveCoordinator:
             self._unanswered = over.why, over.ends, now + pause
 
     def _ask_again(self) -> None:
-        """Repeat an ask that was in vain, as this rank's end is still near. The lock is held."""
+        """Repeat a request that was not met, as this rank's end is still near. The lock is held."""
         now = time.monotonic()
         if self._unanswered is None or self._rounds or now < self._unanswered[2]:
             return
@@ -413,9 +415,9 @@ class SaveCoordinator:
             return f"together/{self._together}"
 
     def saved(self, *, committed: bool = True) -> None:
-        """Say that this rank's main thread goes on after a save, so that the next round may begin.
+        """Report that this rank's main thread continues after a save, so that the next round may begin.
 
-        Where a save is not ``committed`` for which this rank has asked because its end is near, it asks again later.
+        If this rank asked for the save because its end is near, and the save was not ``committed``, it asks again later.
         """
         with self._condition:
             over, self._saving = self._saving, None
@@ -458,7 +460,7 @@ class SaveCoordinator:
         except (RuntimeError, CheckpointError) as error:
             self.lose(error)
         except Exception as error:  # noqa: BLE001  # the training goes on, without agreements
-            _log.exception("the ranks can agree on no more saves")
+            _log.exception("the ranks can no longer coordinate saves")
             self.lose(error)
 
     def _take_part(self, keys: Keys, number: int, event: dict[str, Any]) -> None:
@@ -509,10 +511,10 @@ class SaveCoordinator:
             keys.remove([f"{before[0]}/step/{whom}"])
 
     def _forget_rounds(self, keys: Keys, number: int, event: dict[str, Any], *, is_of_all: bool) -> None:
-        """Remove the keys of earlier events that no rank reads any more, if this rank has asked for this one.
+        """Remove the keys of earlier events that ranks no longer read, if this rank asked for this one.
 
-        A decision of all ranks says that each has taken part in every event before it. A few are kept: a thread that has chosen
-        the number of its next event must find that used, however late it makes the event.
+        A decision of all ranks shows that each took part in every earlier event. A few are kept: a thread that has chosen the
+        number of its next event must find it used, however late it creates the event.
         """
         is_mine = event["rank"] == self.rank
         old: list[str] = []
@@ -557,7 +559,7 @@ class SaveCoordinator:
         return _Decision(max(steps, default=None), ranks)
 
     def lose(self, error: Exception) -> None:
-        """Give up, once, as the keys cannot be reached any more: a decision without them would not be that of all."""
+        """Give up, once, because the keys are unreachable: a decision without them would not be that of all ranks."""
         with self._condition:
             if self._closed or self._lost:
                 return
@@ -565,7 +567,7 @@ class SaveCoordinator:
             self._rounds.clear()
             self._condition.notify_all()
         self.on_missing()
-        _log.warning("the ranks can agree on no more saves: %s", str(error).strip().partition("\n")[0])
+        _log.warning("the ranks can no longer coordinate saves: %s", str(error).strip().partition("\n")[0])
 
 
 def _common_name(group: Any) -> str:

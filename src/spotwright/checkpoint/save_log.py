@@ -62,7 +62,7 @@ class LogEntry:
 
     @property
     def shards(self) -> list[tuple[str, int, int]]:
-        """Each shard's name, size, and checksum of its table; none for a save of one process."""
+        """Each shard's name, size, and checksum of its table; empty for a save of one process."""
         return [(name, size, total) for name, size, total in self.data.get("shards", ())]
 
     @property
@@ -102,9 +102,9 @@ class SaveLog:
         return None
 
     def claim_token(self, about: Mapping[str, Any], *, ranks: int = 0) -> LogEntry:
-        """Claim a token higher than every other; from then on no older attempt can commit.
+        """Claim a token higher than every other; from then on older attempts cannot commit.
 
-        ``about`` goes into the claim. ``ranks`` is the first token of an attempt with several ranks, of which another one has
+        ``about`` goes into the claim. ``ranks`` is the first token of an attempt with several ranks, if another one of them
         claimed last. Raises :class:`StaleWriter` if that was another attempt, or if other attempts win a hundred times.
         """
         if ranks:
@@ -124,7 +124,7 @@ class SaveLog:
         )
 
     def commit(self, save: Mapping[str, Any]) -> LogEntry:
-        """Commit a save, whose state file is durable. Raises :class:`StaleWriter` if another attempt has taken over."""
+        """Commit a save, whose state file is durable. Raises :class:`StaleWriter` if another attempt took over."""
         data = {**save, "kind": "save", "token": self.token}
         while True:
             number = self._last + 1
@@ -204,7 +204,7 @@ class SaveLog:
             pending, below = [], base + 1
 
     def _read(self, number: int) -> LogEntry | None:
-        """Return an entry; ``None`` if it is cut or was removed meanwhile. A whole entry never changes."""
+        """Return an entry; ``None`` if it is truncated or was removed meanwhile. A complete entry never changes."""
         if number in self._cached:
             return self._cached[number]
         text = self._store.read(_name(number))
@@ -237,8 +237,8 @@ class SaveLog:
         who = entry.data.get("who", {}) if entry else {}
         writer = ", ".join(f"{key} {value}" for key, value in who.items() if value) or "its claim cannot be read"
         return StaleWriter(
-            f"{self._store.place}: another attempt has taken over ({writer}); this one must stop, and its work since its "
-            "last save is done again there"
+            f"{self._store.place}: another attempt took over ({writer}); this one must stop, and the other repeats its work"
+            " since its last save"
         )
 
 
@@ -256,7 +256,7 @@ def describe_writer() -> dict[str, Any]:
 
 
 def _is_entry(data: Any) -> bool:
-    """Whether data has what the log itself reads of an entry."""
+    """Whether data has the fields of an entry that the log itself reads."""
     if data.get("kind") == "claim":
         return isinstance(data.get("base", ""), int | None)
     shards = data.get("shards", [])
@@ -266,7 +266,7 @@ def _is_entry(data: Any) -> bool:
 
 
 def _is_name(name: Any) -> bool:
-    """Whether this may name a state file or a shard, which are beside the entry, so that no folder is in their names."""
+    """Whether this may name a state file or a shard: these lie beside the entry, so their names contain no folder."""
     return isinstance(name, str) and is_plain(name) and "/" not in name
 
 

@@ -51,11 +51,9 @@ class Loaded:
 class SaveManager:
     """The saves of one place, for one attempt. ``program`` must be that of the existing saves, if both are named.
 
-    ``owner`` is the training whose saves they are; ``None``: any number of them in this process.
-
-    Threads may save at once: each step that looks at the place and then changes it waits for the one under way. Else a thread
-    would take the entry that another one of this attempt is just making for a successor's, or remove files that it is about to
-    commit.
+    ``owner`` is the training whose saves they are; ``None``: any number of them in this process. Threads may save at once:
+    each operation that looks at the place and then changes it waits for the one under way. Otherwise a thread would take an
+    entry of another thread of this attempt for a successor's, or remove files that the other is about to commit.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class SaveManager:
     def save(self, state: Any, facts: Mapping[str, Any]) -> LogEntry:
         """Save a state. ``facts`` go into its entry, with the duration of the save.
 
-        Raises :class:`StaleWriter` if another attempt has taken over, if possible before it writes.
+        Raises :class:`StaleWriter` if another attempt took over, if possible before it writes.
         """
         began = time.monotonic()
         with self._alone:
@@ -110,9 +108,9 @@ class SaveManager:
             return self._commit(state, facts, began)
 
     def begin_shards(self) -> int:
-        """Begin a sharded save, and return its number in this attempt. What failed or abandoned saves have left is removed.
+        """Begin a sharded save, and return its number in this attempt. Files of failed or abandoned saves are removed.
 
-        Waits for a commit under way in another thread. Raises :class:`StaleWriter` if another attempt has taken over.
+        Waits for a commit under way in another thread. Raises :class:`StaleWriter` if another attempt took over.
         """
         with self._alone:
             self.log.check()
@@ -131,8 +129,8 @@ class SaveManager:
         with self._alone:
             if count != self._count:
                 raise SaveFailed(
-                    f"{self.store.place}: a later save of this process began before this one was committed: wait for the future "
-                    "of async_save() before the next save"
+                    f"{self.store.place}: a later save began before this one was committed: wait for the future of"
+                    " async_save() before the next save"
                 )
             try:
                 self.log.check()
@@ -167,9 +165,9 @@ class SaveManager:
         return entry
 
     def load(self) -> Loaded | None:
-        """Return the newest whole state; ``None`` if the place has no save.
+        """Return the newest complete state; ``None`` if the place has no save.
 
-        Raises :class:`BrokenCheckpoint` if it has saves, and none of them is whole.
+        Raises :class:`BrokenCheckpoint` if it has saves, and all are incomplete.
         """
         broken: list[str] = []
         for _ in range(_TRIES):
@@ -182,7 +180,7 @@ class SaveManager:
             if not broken:
                 return None
         raise BrokenCheckpoint(
-            f"{self.store.place}: none of the checkpoints is whole: {'; '.join(broken)}. To start without them, "
+            f"{self.store.place}: every checkpoint is incomplete: {'; '.join(broken)}. To start without them, "
             "remove the place or name another one"
         )
 

@@ -129,7 +129,7 @@ class SavePolicy:
 
     @property
     def cost(self) -> float | None:
-        """Seconds for which a save holds up the work; ``None``: not measured.
+        """Seconds for which a save blocks the work; ``None``: not measured.
 
         It is the median of the last few, so that a single slow one does not count.
         """
@@ -158,7 +158,7 @@ class SavePolicy:
         return optimum(self.cost or 0.0, rate)
 
     def is_due(self, since: float, age: float) -> bool:
-        """True if the end of this step, ``since`` seconds of work after the last save, is the one nearest to the optimum."""
+        """True if the end of this step, ``since`` seconds of work after the last save, is the closest to the optimum."""
         if self.cost is None:
             return True  # the first save shows its cost, and that the place can be written
         return since + (self.step or 0.0) / 2 >= self.interval(age)
@@ -194,9 +194,13 @@ class SavePolicy:
 
     def _source(self, age: float) -> str:
         if self.hazard.interrupt_every is not None:
-            source = "as the pool states" if math.isfinite(self.hazard.interrupt_every) else "this pool's nodes are not"
+            source = (
+                "as the pool's configuration says"
+                if math.isfinite(self.hazard.interrupt_every)
+                else "this pool's nodes are not"
+            )
         else:
-            source = f"the usual for a spot node after {_seconds(age)}"
+            source = f"typical for a spot node after {_seconds(age)}"
         taken = self.hazard.taken
         return (
             f"{source}, and {taken} earlier attempt{'s were' if taken != 1 else ' was'} interrupted"

@@ -143,7 +143,7 @@ class Layout:
             chunk = ChunkStorageMetadata(_size(offsets), _size(sizes))
             ends = [begin + length for begin, length in zip(chunk.offsets, chunk.sizes, strict=True)]
             if any(end > whole for end, whole in zip(ends, size, strict=True)):
-                raise ValueError(f"a chunk of {name} leaves it")
+                raise ValueError(f"a chunk of {name} reaches outside the tensor")
             chunks.append(chunk)
             self._chunks[name, chunk.offsets] = (self._shard(shard), _number(first), chunk.sizes, dtype)
         if not _is_tiled(size, [(chunk.offsets, chunk.sizes) for chunk in chunks]):

@@ -111,8 +111,8 @@ def layout_of_shards(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any]
     for number, part in enumerate(parts):
         if missing := [name for name in part["whole"] if name not in tensors]:
             raise UnstorableState(
-                f"{missing[0]}: is a tensor of rank {number} and not of the first rank, so it is not saved: give each rank "
-                "the same names, or make it a DTensor"
+                f"{missing[0]}: only rank {number} has this tensor, not the first rank, so it is not saved: give each rank the"
+                " same names, or make it a DTensor"
             )
     layout = {"tensors": tensors, "values": values, "planner": None}
     try:
@@ -147,11 +147,11 @@ def load_sharded(manager: SaveManager, entry: LogEntry, state: Any, group: Any =
 
 
 def copied(value: Any, old: Any = None, known: dict[int, Any] | None = None) -> Any:
-    """Return a copy of a value in the memory of the processor, which later steps of the training do not change.
+    """Return a copy of a value in CPU memory, which later training steps do not change.
 
-    ``old`` is an unneeded copy; its tensors' and arrays' memory is used again where they fit: the system takes
-    longer to give new memory than to fill it. What is twice in the value is copied once: ``known`` has what was copied, as for
-    :func:`copy.deepcopy`, and what was used again.
+    ``old`` is an unneeded copy; the memory of its tensors and arrays is reused where they fit: allocating memory takes longer
+    than filling it. A value that occurs twice is copied once: ``known`` has the copied ones, as for :func:`copy.deepcopy`, and
+    the reused ones.
     """
     known = {} if known is None else known
     if isinstance(value, torch.Tensor | np.ndarray):
@@ -201,7 +201,7 @@ def _writer_of(name: str, tensor: DTensor, savers: Sequence[int]) -> int:
     if coordinate is None:
         return -1
     if any(placement.is_partial() for placement in tensor.placements):
-        raise UnstorableState(f"{name}: is a sum over ranks that is not made yet: redistribute it before it is saved")
+        raise UnstorableState(f"{name}: is a pending (partial) sum over ranks: redistribute it before the save")
     index = tuple(
         slice(None) if placement.is_replicate() else coordinate[dim] for dim, placement in enumerate(tensor.placements)
     )
@@ -211,7 +211,7 @@ def _writer_of(name: str, tensor: DTensor, savers: Sequence[int]) -> int:
 
 
 def _without_tensors(value: Any, path: str, tensors: dict[str, Any]) -> Any:
-    """Return a state with the path of each tensor in its place; ``tensors`` takes the tensors by their paths."""
+    """Return a state with each tensor replaced by its path; ``tensors`` receives the tensors by their paths."""
     if isinstance(value, torch.Tensor):
         tensors[path] = value
         return {_SHARDED: path}
@@ -235,7 +235,7 @@ def _check_model(place: str, tensors: Mapping[str, Any], metadata: Mapping[str, 
     if problems:
         more = f", and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise OtherProgram(
-            f"{place}: the model is not that of the checkpoint: {'; '.join(problems[:5])}{more}. Use the model that was saved, "
+            f"{place}: the checkpoint is of a different model: {'; '.join(problems[:5])}{more}. Use the model that was saved, "
             "or name another place"
         )
 

@@ -1,9 +1,9 @@
-"""One save that several ranks make together: their messages, in the main thread or in another one.
+"""One save by several ranks: their messages, in the main thread or in another one.
 
-They send them through keys (:mod:`spotwright.checkpoint.rank_keys`), as a collective operation of a second thread would mix with
-the training's, and would wait for half an hour where a rank is frozen. Here a rank waits as long as the process of the one
-that it waits for answers. The first of the ranks says how to begin and, at the end, whether the save is committed; the others say
-their parts. What goes wrong in one of them is an error in all.
+They send them through keys (:mod:`spotwright.checkpoint.rank_keys`), as a collective operation of a second thread would mix
+with the training's, and would wait for half an hour if a rank is frozen. Here a rank waits as long as the process of the rank
+that it waits for responds. The first rank decides how to begin and, at the end, whether the save is committed; the others
+report their parts. An error in one of them is an error in all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spotwright.checkpoint.save_coordinator import SaveCoordinator
 __all__ = ["SaveInThread", "SharedSave", "SilentRank"]
 
 _PATIENCE = 5.0
-"""Seconds until a rank that is waited for is asked whether its process answers, and for which its answer is awaited."""
+"""Seconds until the process of an awaited rank is asked whether it responds, and for which its answer is awaited."""
 
 _LEAST_PATIENCE = 0.5  # the same near the end of this rank: a rank that writes answers later than one that waits
 _SHORT_PATIENCE = 1.0  # the same when the training has ended, so that the next attempt may begin
@@ -97,19 +97,17 @@ class SharedSave:
         self._note(what, len(pieces))
         for number, piece in enumerate(pieces[1:], start=1):
             self._call(keys.create, f"{self._key(what)}/{number}", piece)
-        self._call(
-            keys.create, self._key(what), f"{len(pieces)} ".encode() + pieces[0]
-        )  # last: the others are there then
+        self._call(keys.create, self._key(what), f"{len(pieces)} ".encode() + pieces[0])  # last: the others exist then
 
     def hear(self, what: str, rank: int, *, reserve: float = 0.0) -> Any:
-        """Return what a rank sends, or raise the error that it sends. Waits until ``reserve`` seconds are left."""
+        """Return a rank's message, or raise the error that it sends. Waits until ``reserve`` seconds are left."""
         began, pause = time.monotonic(), 0.001
         self.waits_for = rank
         while (found := self._read(what)) is None:
             if self.given_up.is_set():
-                raise SaveFailed(f"the save was given up, as rank {rank} was not done with its part in time")
+                raise SaveFailed(f"the save was abandoned: rank {rank} did not finish its part in time")
             if (left := self.left() - reserve) <= 0:
-                raise SaveFailed(f"rank {rank} was not done with its part of the save before the end of this one")
+                raise SaveFailed(f"rank {rank} did not finish its part of the save before this one ended")
             patience = min(_SHORT_PATIENCE if self.hurried.is_set() else _PATIENCE, max(left / 4, _LEAST_PATIENCE))
             if time.monotonic() - began > patience:
                 answers = self._call(self._agreement.answers, rank, patience, self.given_up)
@@ -171,10 +169,10 @@ class SharedSave:
 
 
 class SaveInThread:
-    """A save whose state is copied, made in a thread while the training goes on. The interpreter ends after it.
+    """A save of a copied state, written in a thread while the training continues. The interpreter exits only after it.
 
-    ``step`` is that of the state, ``place`` names the store, and ``usual`` is the seconds of the slowest recent save. A save that
-    lasts much longer is *late*: a warning says so, once in the whole group, and the interpreter does not wait for it any more.
+    ``step`` is the state's, ``place`` names the store, and ``usual`` is the seconds of the slowest recent save. A save that
+    takes much longer is *late*: a warning says so, once in the whole group, and the interpreter no longer waits for it.
     """
 
     def __init__(self, save: SharedSave, work: Callable[[], None], step: int, place: str, usual: float) -> None:
@@ -185,7 +183,7 @@ class SaveInThread:
         self.error: CheckpointError | None = None
         """Why it failed, once it has."""
         self.taken = threading.Event()
-        """Set it when its outcome was received; otherwise its error is logged at the end of the program."""
+        """Set when its outcome was received; otherwise its error is logged at the end of the program."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spotwright-save", daemon=True)
         keeper = threading.Thread(target=self._keep, name="spotwright-save-keeper")  # for which the interpreter waits
@@ -208,7 +206,7 @@ class SaveInThread:
         self._over.set()
 
     def _keep(self) -> None:
-        """Warn when the save is late, and see to it that its error is heard of, also after the end of the main thread."""
+        """Warn when the save is late, and report its error even after the end of the main thread."""
         warned = False
         while not self._over.wait(_LOOK):
             if self.is_late and not warned:
@@ -217,26 +215,26 @@ class SaveInThread:
             if self.is_late and not threading.main_thread().is_alive():
                 self._save.given_up.set()
                 if not self._over.wait(_GIVEN_UP):
-                    _log.error("%s; the program ends without it", self.describe())
+                    _log.error("%s; the program ends without this save", self.describe())
                     return
         while self.error is not None and not self.taken.wait(_LOOK):
             if not threading.main_thread().is_alive():
-                _log.error("%s: the save of step %d has failed: %s", self._place, self.step, self.error)
+                _log.error("%s: the save of step %d failed: %s", self._place, self.step, self.error)
                 return
 
     def _warn(self) -> None:
         if not self._save.is_first:
             return  # the first of the ranks is not done either, and says it for all
         rank = self._save.waits_for
-        where = "this rank is still writing" if rank is None else f"rank {rank} is not done with its part"
+        where = "this rank is still writing" if rank is None else f"rank {rank} has not finished its part"
         _log.warning(
-            "%s: %s. Until it has ended no other save that is due begins, and an interruption costs the work since the save "
-            "before it. A save before the end of a node waits for it as long as that lets it. Look whether this place answers",
+            "%s: %s. Until it ends, other saves cannot begin, and an interruption loses the work since the previous save. A"
+            " save before a node's end waits for it as long as the notice allows. Check that this place is reachable",
             self.describe(), where,
         )  # fmt: skip
 
     def describe(self) -> str:
-        """Return what is under way, since when, in words."""
+        """Describe the phase under way and since when."""
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._began_at))
         seconds = time.monotonic() - self.began
         return f"{self._place}: the save of step {self.step}, begun at {since}, has not ended after {seconds:.0f} s"
@@ -255,7 +253,7 @@ class SaveInThread:
         return self.began + max(_LATE_AFTER, _LATE_TIMES * self._usual) - time.monotonic()
 
     def end(self, seconds: float, *, hurried: bool = False) -> bool:
-        """Wait for its end, but not when it is late, and let it give up after so many seconds. Returns whether it has ended."""
+        """Wait for its end, but not when it is late, and make it give up after so many seconds. Returns whether it has ended."""
         if hurried:
             self._save.hurried.set()
         self._over.wait(max(0.0, min(seconds, self._until_late())))

@@ -1,8 +1,8 @@
-"""The state file: raw bytes one after the other, then a table of them with their checksums, then the position of that table.
+"""The state file: raw bytes one after the other, then a table of them with their checksums, then the table's position.
 
-The table comes last, so a state of any size is written in one passwithout copies: every piece goes from the
-user's memory to the kernel, while a thread computes its checksum. CRC-32 is enough against torn files, which are cut or hold
-zeros, and costs a tenth of what a cryptographic hash does.
+The table comes last, so a state of any size is written in one pass without copies: every piece goes from the user's memory to
+the kernel, while a thread computes its checksum. CRC-32 is enough against torn files, which are truncated or contain zeros,
+and costs a tenth of a cryptographic hash.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Reader:
         file.seek(size - _FOOTER.size)
         start, length, total, magic = _FOOTER.unpack(file.read(_FOOTER.size))
         if magic != _MAGIC or total != expected or start + length + _FOOTER.size != size:
-            raise self._broken("its end is not that of the state that was saved")
+            raise self._broken("its end differs from the saved state's")
         file.seek(start)
         text = file.read(length)
         if zlib.crc32(text) != total:
@@ -150,7 +150,7 @@ class Reader:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._broken(f"its table is malformed ({error!r})") from error
         if any(not 0 <= begin <= begin + length <= start for begin, length, _ in self._blobs):
-            raise self._broken("its table names bytes that it does not have")
+            raise self._broken("its table refers to bytes beyond its end")
 
     def size(self, index: int) -> int:
         """Length of a blob in bytes."""
@@ -190,7 +190,7 @@ class Reader:
             filled += count
 
     def _whole(self, index: int, size: int) -> memoryview:
-        """A piece of which a part is needed. The last one is kept, for the part that follows."""
+        """A piece that is read in parts. The last one is cached for the next part."""
         if self._kept[0] != index:
             data = memoryview(bytearray(size))
             self.into(index, data)
@@ -229,7 +229,7 @@ class Reader:
     def _extent(self, index: int) -> tuple[int, int, int]:
         if type(index) is int and 0 <= index < len(self._blobs):  # it comes from the file
             return self._blobs[index]
-        raise self._broken("a value names bytes that it does not have")
+        raise self._broken("a value refers to bytes beyond its end")
 
     def _broken(self, what: str) -> BrokenCheckpoint:
         return BrokenCheckpoint(f"{self._name}: {what}")

@@ -29,12 +29,13 @@ class Store(Protocol):
     """The address without credentials."""
 
     def names(self) -> list[str]:
-        """Return the names of all files, in any order; none if the place does not exist yet."""
+        """Return the names of all files, in any order; empty if the place does not exist yet."""
 
     def create(self, name: str, data: bytes) -> bool:
         """Create a small, durable file. Returns ``False``, and changes nothing, if a file of that name exists.
 
-        Raises :class:`SaveFailed` if it cannot be written; a file of that name may then exist nevertheless, empty or cut.
+        Raises :class:`SaveFailed` if it cannot be written; a file of that name may then exist nevertheless, empty or
+        truncated.
         """
 
     def write(self, name: str) -> AbstractContextManager[BinaryIO]:
@@ -184,9 +185,9 @@ class FolderStore:
             raise self._unusable("read", error) from error
 
     def remove(self, name: str) -> None:
-        """See :class:`Store`. A large file goes in a thread, one at a time; the interpreter waits for it before it exits.
+        """See :class:`Store`. A large file is removed in a thread, one at a time; the interpreter waits for it before it exits.
 
-        An error in that thread is logged. The next removal of old saves tries again, as the file is still listed.
+        An error in that thread is logged. The next removal of old saves retries, as the file is still listed.
         """
         try:
             if os.lstat(self._path(name)).st_size < _LARGE:
@@ -288,6 +289,4 @@ def _as_save_failed(place: str) -> Iterator[None]:
 
 
 def _save_failed(place: str, error: OSError) -> SaveFailed:
-    return SaveFailed(
-        f"{place}: the checkpoint could not be written ({error.strerror}); the one before it is untouched"
-    )
+    return SaveFailed(f"{place}: the checkpoint could not be written ({error.strerror}); the previous one is untouched")

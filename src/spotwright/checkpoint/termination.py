@@ -101,7 +101,7 @@ class Termination:
             self._installed = False
 
     def add_callback(self, callback: Callable[[Notice | None], object]) -> None:
-        """Call back with each notice, and with ``None`` after its withdrawal; at once if there is a notice already."""
+        """Call back with each notice, and with ``None`` after its withdrawal; at once if a notice was already given."""
         self._callbacks.append(callback)
         if self.notice is not None:
             callback(self.notice)
@@ -118,7 +118,7 @@ class Termination:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Put off the end of the process to the end of the block: a save under way is worth finishing."""
+        """Delay the end of the process to the end of the block: a save under way is worth finishing."""
         self._saving = True
         try:
             yield
@@ -142,7 +142,7 @@ class Termination:
                 import logging
 
                 logging.getLogger("spotwright.checkpoint").exception(
-                    "on_notice: %r failed; the training goes on", callback
+                    "on_notice: %r failed; the training continues", callback
                 )
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
@@ -220,10 +220,10 @@ _watches: dict[tuple[object, ...], NoticeWatch | None] = {}  # by process and va
 
 
 def notice() -> Notice | None:
-    """Return the notice of this node's end, or ``None``: none, withdrawn, or no source of notices is named.
+    """Return the notice of this node's end, or ``None``: none, withdrawn, or no source is configured.
 
-    ``ends_at`` of the notice is the end in Unix seconds. The first call asks the source and waits at most a second; later calls
-    return at once the notice that a thread has seen since. Never raises.
+    ``ends_at`` of the notice is the end in Unix seconds. The first call asks the source and waits at most a second; later
+    calls return at once the notice that a thread has seen since. Never raises.
     """
     key = (os.getpid(), *(os.environ.get(name, "") for name in _VARIABLES))
     if key not in _watches:

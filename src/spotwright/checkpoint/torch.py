@@ -40,9 +40,9 @@ class Shards:
         self._fill = fill
 
     def into(self, state: Any) -> Any:
-        """Fill the tensors and other values of a state that is built like the saved one; every rank calls this.
+        """Fill the tensors and other values of a state with the same structure as the saved one; every rank calls this.
 
-        Returns what the rank of this number has saved for itself; ``None`` if there were fewer ranks. Raises
+        Returns the saved private values of the rank with this number; ``None`` if there were fewer ranks. Raises
         :class:`OtherProgram` if the state has other tensors.
         """
         return self._fill(state)
@@ -143,7 +143,7 @@ def _model_of(name: str, optimizer: torch.optim.Optimizer, models: list[torch.nn
     for model in models:
         if trained <= {id(each) for each in model.parameters()}:
             return model
-    raise UnstorableState(f"{name}: no part has the parameters of this optimizer: name its model too")
+    raise UnstorableState(f"{name}: this optimizer's parameters belong to none of the parts: name its model too")
 
 
 def _sharded_state(name: str, part: Any, models: list[torch.nn.Module]) -> Any:

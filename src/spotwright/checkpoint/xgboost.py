@@ -2,7 +2,7 @@
 
 The state is the booster in XGBoost's own format (``save_raw``), with everything that boosting continues from. Without random
 draws the trees equal those of an uninterrupted run, to the last bit. Draws of rows or columns (``subsample``, the
-``colsample`` family) begin anew with each call of XGBoost, so :func:`train` gives each attempt another seed: the trees differ,
+``colsample`` family) start over with each call of XGBoost, so :func:`train` gives each attempt another seed: the trees differ,
 and no draw is repeated.
 """
 

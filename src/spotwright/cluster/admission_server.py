@@ -110,7 +110,7 @@ class AdmissionRequest:
 
     @property
     def is_decided(self) -> bool:
-        """Whether an object is created or updated as a whole; everything else is allowed without a look at it."""
+        """Whether an object is created or updated as a whole; everything else is allowed unread."""
         updates = self.operation == "UPDATE" and self.old is not None
         return (self.operation == "CREATE" or updates) and not self.subresource and bool(self.data)
 
@@ -142,7 +142,7 @@ class _Review(msgspec.Struct):
 def parse_review(body: bytes | bytearray) -> AdmissionRequest:
     """Read the request of a review. Raises :class:`BadReview`.
 
-    An object that is too large, or no object that an API server would send, is not read; its request says why.
+    An object that is too large or malformed is not read; the request's ``problem`` says why.
     """
     try:
         review = _DECODER.decode(body)
@@ -153,7 +153,7 @@ def parse_review(body: bytes | bytearray) -> AdmissionRequest:
     request = review.request
     namespace, operation = request.namespace or "", request.operation
     if len(request.uid) > _LONGEST_UID or len(namespace) > _LONGEST_NAMESPACE:  # both are kept after the answer
-        raise BadReview("expected the UID and the namespace of an AdmissionReview, found texts that are longer")
+        raise BadReview("the UID or the namespace of this AdmissionReview is too long")
     about = visible(f"{request.kind.kind if request.kind else ''} {namespace}/{request.name or ''}"[:_LONGEST_NAME])
     part, is_dry = request.subresource or "", bool(request.dry_run)
     asked = AdmissionRequest(request.uid, operation, namespace, {}, part, is_dry, about=about)
@@ -184,16 +184,16 @@ class _Unread(ValueError):
 
 
 def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
-    """An object as an API server sends it; None for null. Raises :class:`_Unread`.
+    """Decode an object as an API server sends it; None for null. Raises :class:`_Unread`.
 
-    Its values are counted before they are made: 1 MB of empty lists would take 20 MB.
+    Its values are counted before they are decoded: 1 MB of empty lists would take 20 MB.
     """
     size = memoryview(raw).nbytes
     if size > _MOST_BYTES:
-        raise _Unread(f"it has {size // 1024} KiB, and objects of at most {_MOST_BYTES // 1024} KiB are placed")
+        raise _Unread(f"it has {size // 1024} KiB; Spotwright places objects of at most {_MOST_BYTES // 1024} KiB")
     text = bytes(raw)
     if _has_too_many_values(text):
-        raise _Unread(f"it has more than {_MOST_VALUES} values, and is too large to be placed")
+        raise _Unread(f"it has more than {_MOST_VALUES} values; Spotwright does not place objects this large")
     try:
         data = msgspec.json.decode(text)
     except RecursionError:
@@ -320,17 +320,19 @@ FindMissingClaims = Callable[[Config, str], Awaitable[Sequence[str]]]
 
 
 FindFacts = Callable[[AdmissionRequest], Awaitable[AdmissionContext]]
-"""Finds what was recorded of a pod's task. It may wait for the end of the attempt before, mostly half a second."""
+"""Finds the records of a pod's task. It may wait for the end of the previous attempt, usually half a second."""
 
 ANSWER_AFTER = 9.0
-"""Seconds after which an answer is given in any case: the webhook's timeout is 10 s, and the way takes time too."""
+"""Seconds after which every review is answered: the webhook's timeout is 10 s, and the network takes time too."""
 
 LOOK_UP = 2.0
 """Seconds for the objects to which a placement refers. Without them a TrainJob is placed on its JobSet."""
 
 FACTS = 7.0
-"""Seconds after which a pod is left as it is, because neither its history nor its owners could be read. What is left of
-:data:`ANSWER_AFTER` is for the turns in which pods are pinned to a rung."""
+"""Seconds after which a pod is left unchanged because its history or its owners could not be read.
+
+The rest of :data:`ANSWER_AFTER` is for pinning pods to a rung, one namespace after the other.
+"""
 
 _DECIDED = 4  # times that a pod is decided on: each time its number, or one more agreement of its gang, is known
 _LOOKING = 4  # reviews at once that read other objects: each up to twenty, of two megabytes
@@ -406,11 +408,10 @@ class Webhook:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def drain(self) -> None:
-        """Let API servers take their reviews elsewhere: each connection ends with its next answer, until none is left.
+        """Move API servers to another replica: close each connection with its next answer, until none is open.
 
-        An API server keeps its connections, and a review that it has sent on one that is closed at that moment is lost, because
-        it does not send it again (Go's net/http tries a POST again only if no byte of it was written). So a caller with a Service
-        in front takes this replica out of it first.
+        A review that an API server has sent on a connection just as it closes is lost: Go's net/http retries a POST only if no
+        byte of it was written. So a caller behind a Service takes this replica out of it first.
         """
         self._ends = True
         ends = time.monotonic() + _DRAIN
@@ -426,7 +427,9 @@ class Webhook:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         ready = self.is_ready()
-        return web.Response(text="ok" if ready else "configurations are not read yet", status=200 if ready else 503)
+        return web.Response(
+            text="ok" if ready else "configurations have not been read yet", status=200 if ready else 503
+        )
 
     async def _mutate(self, request: web.Request) -> web.Response:
         """Answer a review. If the client disconnects, work that has not begun is dropped."""
@@ -469,7 +472,7 @@ class Webhook:
             async with asyncio.timeout(ANSWER_AFTER - (time.monotonic() - began)):
                 review, outcome = await self._answer(asked, key)
         except TimeoutError:
-            late = Outcome(_TOO_LATE, warnings=as_warnings(["not placed: Spotwright had no time; create it again"]))
+            late = Outcome(_TOO_LATE, warnings=as_warnings(["not placed: the review timed out; create it again"]))
             review, outcome = answer(asked, lambda _: late)
         except Exception:  # noqa: BLE001  # a defect in what is looked up before the decision
             _LOG.exception("review of %s failed", asked.about)
@@ -502,7 +505,9 @@ class Webhook:
         if config is not None:
             wanted = [] if asked.data.get("kind") == "Pod" else referenced_objects(asked.data)
             if len(wanted) > MOST_REFERENCES:
-                text = f"not placed: it refers to {len(wanted)} other objects, and at most {MOST_REFERENCES} are read"
+                text = (
+                    f"not placed: it refers to {len(wanted)} other objects; Spotwright reads at most {MOST_REFERENCES}"
+                )
                 return answer(asked, lambda _: Outcome(Verdict.TOO_LARGE, warnings=as_warnings([text])))
             facts = await self._facts(asked)
 
@@ -522,7 +527,7 @@ class Webhook:
             return await self._noted(asked, key, facts, partial(decide, await self._beside(asked, wanted)))
 
     async def _missing(self, config: Config, namespace: str) -> Sequence[str]:
-        """The claims of a configuration that are missing, as far as that is known in time."""
+        """The missing claims of a configuration, as far as they are known in time."""
         try:
             async with asyncio.timeout(LOOK_UP):
                 return await self.missing_claims(config, namespace)
@@ -567,7 +572,7 @@ class Webhook:
         return review, first, why_unplaced_retries(owners[-1])
 
     async def _owners(self, asked: AdmissionRequest) -> Sequence[Mapping[str, Any]]:
-        """All owners of a pod that are runs, nearest first, as they are now; none if one of them is not read in time."""
+        """All owners of a pod that are runs, nearest first, in their current state; none if one of them is not read in time."""
         read: dict[str, Mapping[str, Any]] = {}
         try:
             async with asyncio.timeout(FACTS):
@@ -589,7 +594,7 @@ class Webhook:
         facts: AdmissionContext,
         decide: Callable[[AdmissionContext, AdmissionRequest], Outcome],
     ) -> tuple[dict[str, Any], Outcome]:
-        """The answer by ``decide``, once it is noted what was decided of the pod; without that its history counts as unknown."""
+        """Answer by ``decide`` once the decision about the pod is stored; if that fails, its history counts as unknown."""
         for _ in range(_DECIDED):
             review, outcome = await self._in_turn(asked, key, partial(decide, facts))
             again = None if outcome.kept is None else await facts.keep(outcome.kept, facts)
@@ -608,7 +613,7 @@ class Webhook:
             return *answer(asked, decide), time.thread_time() - used
 
         def is_over(done: asyncio.Future[tuple[dict[str, Any], Outcome, float]]) -> None:
-            """Also if no client waits any more: a working thread has its turn, and what it costs counts."""
+            """Answer even if the client is gone: a worker thread is busy, and its cost counts."""
             self._turns.give_back(key)
             if not done.cancelled() and done.exception() is None:
                 self.costs.spent(key, done.result()[2])
@@ -623,7 +628,7 @@ class Webhook:
         return review, outcome
 
     async def _facts(self, asked: AdmissionRequest) -> AdmissionContext:
-        """What was recorded of a pod's task; unknown if it is not found in time."""
+        """The records of a pod's task; unknown if they are not found in time."""
         if asked.data.get("kind") != "Pod" or asked.old is not None or not wants_facts(asked.data):
             return AdmissionContext()
         return await self._found(asked)
@@ -648,7 +653,7 @@ class Webhook:
             async with asyncio.timeout(LOOK_UP):
                 return [found for found in await asyncio.gather(*looks) if found is not None]
         except TimeoutError:
-            _LOG.warning("objects beside %s were not read in time", asked.about)
+            _LOG.warning("objects that %s refers to were not read in time", asked.about)
             return []
 
 

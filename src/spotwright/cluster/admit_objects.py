@@ -100,7 +100,7 @@ def is_admitted(data: Mapping[str, Any]) -> bool:
 
 
 def kept_mark(data: Mapping[str, Any]) -> dict[str, str]:
-    """The mark of a webhook where it stands now; empty without a mark."""
+    """The webhook's mark in the place where it belongs now; empty without a mark."""
     mark = value_at(data, (*annotations_at(data), ADMITTED_ANNOTATION))
     return {} if mark is None else {ADMITTED_ANNOTATION: str(mark)}
 
@@ -134,7 +134,7 @@ def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """The templates of an object's pods, also those without metadata; ``None`` if its kind has no pods."""
+    """The pod templates of an object, including those without metadata; ``None`` if its kind has no pods."""
     return [mapping(value_at(data, path)) for place, path in pod_places(data) if path and place.is_template] or None
 
 
@@ -183,7 +183,7 @@ MAX_ALL = 4096
 
 _LONGEST_TEXT = 2_000  # characters of one text, before it is cut into warnings; it may quote user input
 _PREFIX = "spotwright: "
-_MORE = "{count} more warnings do not fit here; spotwright explain FILE shows all"
+_MORE = "{count} more warnings are cut off here; spotwright explain FILE shows all"
 
 
 def warnings_of(findings: Iterable[Finding]) -> list[str]:
@@ -251,7 +251,7 @@ MOST_STEPS = 12_000
 """The work of one answer, in :class:`~spotwright.placing.patch.Steps`: about 50 ms, or 130 pod templates."""
 
 MOST_REFERENCES = 20
-"""The objects that the placement of one object reads; it is left as it is if it refers to more."""
+"""The maximum number of objects that placing one object may read; with more references it is left unchanged."""
 
 
 class Verdict:
@@ -259,15 +259,15 @@ class Verdict:
 
     PLACED = "placed"
     NOTHING_TO_DO = "nothing to do"
-    IGNORED = "asks to be ignored"
+    IGNORED = "is marked to be ignored"
     ALREADY_PLACED = "placed already"
     OWNED = "follows its owner"
-    NO_POLICY = "has no policy of its own"
+    NO_POLICY = "sets no policy"
     UNKNOWN_KIND = "kind is not placed"
-    UNKNOWN_VERSION = "version is not known"
+    UNKNOWN_VERSION = "version is not supported"
     UNPLACEABLE = "cannot be placed"
     TOO_LARGE = "is too large"
-    MISSHAPEN = "is not an object that an API server sends"
+    MISSHAPEN = "is not a valid object of an API server"
     NO_CONFIGURATION = "no configuration"
     RESTORED = "applied again"
 
@@ -335,7 +335,7 @@ def reason_to_leave(
     if record.place is None or not record.version:
         return Verdict.UNKNOWN_KIND, ""
     if api_version != record.api_version and not record.takes_any_version:
-        return Verdict.UNKNOWN_VERSION, f"not placed: {kind} of {api_version} is not known, {record.api_version} is"
+        return Verdict.UNKNOWN_VERSION, f"not placed: {kind} {api_version} is not supported; use {record.api_version}"
     if is_placed(data) and not _is_trial_job(data):
         return Verdict.ALREADY_PLACED, ""
     if kind == "Pod" and (owner is not None or not has_own_policy(data)):
@@ -350,8 +350,9 @@ def reason_to_leave(
 def _two_controllers(rival: str, by: str) -> str:
     """A warning about an object that another controller has placed, or an object that was copied with its mark."""
     return (
-        f"placed by the controller {rival}, and left so by {by}: two controllers serve this namespace, and both record and move"
-        f" its pods; end one of them (spotwright controller unregister); of a copied object, remove {ADMITTED_ANNOTATION}"
+        f"already placed by the controller {rival}, so {by} left it unchanged: two controllers serve this namespace, and both"
+        " record and evict"
+        f" its pods; stop one of them (spotwright controller unregister); if this object is a copy, remove {ADMITTED_ANNOTATION}"
     )
 
 

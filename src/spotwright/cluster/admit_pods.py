@@ -338,7 +338,8 @@ def grace_hook(data: Mapping[str, Any], grace_period: int) -> tuple[PodChange, l
             continue
         if value_at(container, ("lifecycle", "preStop")):
             warnings.append(
-                f"container {container.get('name')} keeps its own preStop hook: its code has no time to save before SIGTERM"
+                f"container {container.get('name')} has its own preStop hook, which Spotwright keeps: its code gets no time to"
+                " save before SIGTERM"
             )
             continue
         changes[index] = _hook(container, seconds)
@@ -398,9 +399,9 @@ _MARKS = (
     REFUSED_ANNOTATION,
     WHY_ANNOTATION,
 )
-"""Annotations that only a review writes. They are for people: what is decided by them lies in SpotCounter objects."""
+"""Annotations that only a review writes. They are for people: decisions are read from SpotCounter objects."""
 
-_NOT_KNOWN = "pod is left as it is: its history is not known"
+_NOT_KNOWN = "pod is left unchanged: its history is unknown"
 _LATE = "decided before the end of an earlier attempt was recorded"
 _QUEUES = "kueue.x-k8s.io/"
 _GRACE = "terminationGracePeriodSeconds"
@@ -412,19 +413,21 @@ async def _is_noted(_: Admission, __: AdmissionContext) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionContext:
-    """What was recorded of a pod's task.
+    """The records of a pod's task that a review decides with.
 
-    ``history`` are its attempts in order of creation. ``number`` was given to this attempt; None: one more than the history
-    has. ``agree`` is asked with the pools of each rung of the pod's ladder and of the decided rung, and returns
-    the pools on which the pods of the same gang, restart and ladder have agreed; None: the pod is in no gang. ``has_begun``:
-    another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
-    ``autoscalers`` is what the cluster shows of its autoscalers. ``stays`` says why the descheduler will not evict a pod that
-    waits in vain; empty if it will.
-    ``token`` marks the pod. ``keep`` stores the decision that these facts gave, before the API server gets it. It returns other
-    facts to decide with if another review has the number, the gang has agreed otherwise, or the decision cannot be stored.
-    ``is_known``: false if the read failed, so that neither a number nor a rung is certain. ``is_admitted``: a review
-    has pinned the pod to a rung just now, and this one comes after it. ``is_late``: the end of an attempt before this one was not
-    recorded in time, so the rung follows from what was.
+    ``history`` are its attempts in order of creation. ``number`` was assigned to this attempt; None: one more than the history
+    has. ``agree`` gets the pools of each rung of the pod's ladder and of the chosen rung, and returns the pools on which the
+    pods of the same gang, restart and ladder agreed; None: the pod is in no gang. ``has_begun``: another pod of that restart
+    was admitted, so none is refused. ``without_capacity`` are pools that are skipped for now. ``autoscalers`` is the observed
+    state of the cluster's autoscalers. ``stays`` says why the descheduler will not evict a pod that gets no node; empty if it
+    will.
+
+    ``token`` marks the pod. ``keep`` stores the decision made with these facts before the API server gets it. It returns other
+    facts to decide with if another review took the number, the gang agreed on other pools, or the decision cannot be stored.
+
+    ``is_known``: false if the read failed, so that neither a number nor a rung is certain. ``is_admitted``: a review pinned
+    the pod to a rung just now, and this review comes after it. ``is_late``: the end of an earlier attempt was not recorded in
+    time, so the rung follows from what was.
     """
 
     history: Sequence[PastAttempt] = ()
@@ -459,7 +462,7 @@ def admit_pod(
     try:
         policy, ladder = _policy_and_ladder(data, config)
     except InputError as error:
-        return Outcome("pod cannot be read", warnings=as_warnings([f"left as it is: {str(error).splitlines()[0]}"]))
+        return Outcome("pod cannot be read", warnings=as_warnings([f"left unchanged: {str(error).splitlines()[0]}"]))
     if policy.spot is None or not ladder.rungs:
         return Outcome("pod has no ladder")
     decided = next_rung(facts.history, policy, ladder, facts.without_capacity)
@@ -507,29 +510,29 @@ def _late(facts: AdmissionContext) -> str:
         for number, past in enumerate(facts.history, 1)
         if past.cause is not None and not past.is_recorded
     ]
-    return f"{_LATE}, by what its pod shows: {', '.join(seen)}" if seen else _LATE
+    return f"{_LATE}, judged by its pod: {', '.join(seen)}" if seen else _LATE
 
 
 def _why_made_again(data: Mapping[str, Any]) -> str:
-    """A clause for a pod that the training operator makes again however it fails, refused or not; empty for others.
+    """A clause for a pod that the training operator recreates after any failure, refused or not; empty for others.
 
-    Source: kubeflow/trainer v1.9, ``pkg/controller.v1/common/pod.go``: under OnFailure and Always it deletes a failed pod and
-    makes the next, and counts none.
+    Source: kubeflow/trainer v1.9, ``pkg/controller.v1/common/pod.go``: under OnFailure and Always it deletes a failed pod,
+    creates the next and counts neither.
     """
     policy, owner = data["spec"].get("restartPolicy"), controller_of(data)
     roles = kind_of(owner.api_version, owner.kind).roles if owner is not None else ()
     if policy not in ("OnFailure", "Always") or not roles:
         return ""
-    return f"its restartPolicy {policy} restarts it after any error, so the policy's budgets do not end it"
+    return f"its restartPolicy {policy} restarts it after any error, so the policy's budgets never stop it"
 
 
 def wants_facts(data: Mapping[str, Any]) -> bool:
-    """Whether a pod with the policy of its owner is about to be pinned to a rung, by its history."""
+    """Whether a pod with its owner's policy is about to be pinned to a rung, depending on its history."""
     return not _reason_to_leave(data)
 
 
 def _reason_to_leave(data: Mapping[str, Any]) -> str:
-    """Why a pod is left as it is, whatever its history and the configuration are; empty if it is pinned to a rung."""
+    """Why a pod is left unchanged, whatever its history and configuration; empty if it is pinned to a rung."""
     annotations = value_at(data, ("metadata", "annotations")) or {}
     if is_ignored(data) or POLICY_ANNOTATION not in annotations:
         return "pod has no policy"
@@ -538,9 +541,9 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
 
 
 def _reason_in(facts: AdmissionContext) -> str:
-    """Why a pod is left as it is because of what was recorded; empty if it is pinned to a rung."""
+    """Why the records require leaving a pod unchanged; empty if it is pinned to a rung."""
     if facts.is_admitted:
-        return "pod is admitted already"
+        return "pod was already admitted"
     return "" if facts.is_known else _NOT_KNOWN
 
 
@@ -593,10 +596,10 @@ class _Chosen(NamedTuple):
 
 
 def _chosen(pod: _Pod, decided: NextAttempt, facts: AdmissionContext) -> _Chosen:
-    """The rung that was decided, or all that the attempt may use now.
+    """The chosen rung, or all rungs that the attempt may use now.
 
-    It is open to them where something else keeps the order of their pools, unless an interruption or a wait in vain has decided
-    about its rung; and always if the descheduler does not evict it from a pool that cannot grow: there it would wait for ever.
+    All of them if the autoscaler itself keeps the order of their pools, unless an interruption or a recall decided the rung;
+    and always if the descheduler would not evict the pod from a pool that cannot grow, where it would otherwise wait forever.
     """
     ladder, every = pod.ladder, pod.config.pools
     pinned, allowed = _Chosen((decided.rung,)), allowed_rungs(decided.spent, pod.policy, ladder)
@@ -605,14 +608,14 @@ def _chosen(pod: _Pod, decided: NextAttempt, facts: AdmissionContext) -> _Chosen
     if facts.stays:
         return _Chosen(
             allowed,
-            f"open to {_count(allowed, ladder)}, because it is not evicted if one of them cannot grow: {facts.stays}",
+            f"open to {_count(allowed, ladder)}, because it could not be evicted from a pool that cannot grow: {facts.stays}",
         )
     if not decided.is_first:
         return pinned
     order = order_of([every[name] for name in _Chosen(allowed).pools(ladder)], every, facts.autoscalers)
     if order.kept:
         return _Chosen(allowed, f"open to {_count(allowed, ladder)}: {order.why}")
-    return pinned._replace(why=f"on {', '.join(pinned.pools(ladder))} alone: {order.why}")
+    return pinned._replace(why=f"only on {', '.join(pinned.pools(ladder))}: {order.why}")
 
 
 def _count(allowed: Sequence[int], ladder: Ladder) -> str:
@@ -661,7 +664,7 @@ def _library(data: Mapping[str, Any], config: Config, policy: Policy) -> PodChan
 
 
 def _is_queued(data: Mapping[str, Any]) -> bool:
-    """Whether Kueue admits the pod, by itself or with its workload: then the flavor is the rung."""
+    """Whether Kueue admits the pod, alone or with its workload: then the flavor is the rung."""
     fields = (value_at(data, ("metadata", name)) or {} for name in ("labels", "annotations"))
     gates = value_at(data, ("spec", "schedulingGates")) or ()
     return any(str(key).startswith(_QUEUES) for field in fields for key in field) or any(

@@ -1,9 +1,9 @@
-"""Places a pod whose Job, JobSet, Workflow or training job was created while no webhook answered.
+"""Places a pod whose Job, JobSet, Workflow or training job was created while the webhook was down.
 
-Such an object has no placement, and its pods have no policy: without this module none of its attempts would ever be placed. So
-its owners are read, the object is placed in memory, and the pod gets the policy of its role, as a pod. The object's own retries
-still end it, so such a pod is never refused. Pods are left alone if their object was placed, asks to be left alone, fits no
-pool or is too large to be read, and if they are in a queue of Kueue, whose flavor has chosen their nodes.
+Such an object is not placed, and its pods have no policy: without this module, none of its attempts would ever be placed. So
+its owners are read, the object is placed in memory, and the pod gets its role's placement directly. The object's own retries
+still limit it, so such a pod is never refused. A pod is left alone if its object was placed, opts out, fits no pool or is too
+large to be read, or if the pod is in a queue of Kueue, whose flavor has chosen its nodes.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ __all__ = [
 OWNER_KINDS: frozenset[tuple[str, str]] = frozenset(
     (kind.group, kind.name) for kind in run_kinds().values() if kind.place is not None
 )
-"""The controllers, by group and kind, whose pods are placed one by one where the object was not. None of them serves."""
+"""The controllers, by group and kind, whose pods are placed one by one if the object was not. None of them serves traffic."""
 
 _QUEUED = "is in a queue of Kueue"
-_NO_ROLE = "its owner places no such pod"
+_NO_ROLE = "its owner's kind does not create pods like this"
 _OWN_FIELDS = ("apiVersion", "kind", "metadata", "spec")
 _RETRY = re.compile(r"\([0-9]{1,9}\)$")  # the number of a try, at the end of an Argo node's name
 _LONGEST_NAME = 100  # characters of a name in a sentence
@@ -92,8 +92,8 @@ def place_at_pod(
 ) -> Outcome:
     """Place a pod of an object that was not placed, without changing the arguments. ``steps`` limits the work.
 
-    ``owners`` are the pod's, nearest first; the last one is the run. ``beside`` are the objects that the placement of the run
-    reads. The outcome has the placed pod only if there is a placement.
+    ``owners`` are the pod's, nearest first; the last one is the run. ``beside`` are the objects that placing the run reads.
+    The outcome has the placed pod only if a placement exists.
     """
     left = why_left(owners)
     root = {} if left else {name: owners[-1][name] for name in _OWN_FIELDS if name in owners[-1]}
@@ -115,7 +115,7 @@ def place_at_pod(
 
 
 def why_unplaced_retries(root: Mapping[str, Any]) -> str:
-    """A clause for the people who read a pod's reason: what of the policy does not hold, because it stands in the object."""
+    """A clause for the pod's reason: which part of the policy does not apply, because only the owner could carry it."""
     spec, kind = mapping(root.get("spec")), str(root.get("kind"))
     own = [
         f"{name} {spec[name]}" for name in ("backoffLimit", "backoffLimitPerIndex") if isinstance(spec.get(name), int)
@@ -123,11 +123,13 @@ def why_unplaced_retries(root: Mapping[str, Any]) -> str:
     own += ["podFailurePolicy"] if spec.get("podFailurePolicy") else []
     name = str(metadata(root).get("name", ""))[:_LONGEST_NAME]
     retries = f"its own retries ({', '.join(own)})" if own else "its own retries"
-    return f"{kind} {name} was created while no webhook answered, so {retries} end it instead of the policy's budgets"
+    return (
+        f"{kind} {name} was created while the webhook was down, so {retries} limit it instead of the policy's budgets"
+    )
 
 
 def _rules(pod: Mapping[str, Any], root: Mapping[str, Any], role: RoleReport) -> Any:
-    """The function that places the pod by what was decided about its role."""
+    """The function that places the pod according to its role."""
     identity = {name: _filled_in(text, pod, root) for name, text in role.identity.items()}
 
     def place(ctx: PlaceContext) -> None:
@@ -162,7 +164,7 @@ def _roles(
 def _role_of(
     pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], every: Sequence[RoleReport]
 ) -> RoleReport | None:
-    """The role of the run that the pod has; None where the placement of the run has none for it, as for KFP's drivers."""
+    """The run's role that the pod has; None if the placement has no such role, as for KFP's drivers."""
     root, task = owners[-1], task_name(pod, owners)
     if is_backend_workflow(root):
         return next((role for role in every if task.template in (path.replace("/", ".") for path in role.tasks)), None)
@@ -174,26 +176,26 @@ def _role_of(
 
 
 UNPLACED = "started unplaced"
-LATE = "its review was late or unanswered"
+LATE = "its admission review timed out or failed"
 
 
 def why_unplaced(pod: Mapping[str, Any]) -> str:
-    """What is known of a pod with a policy that no review has pinned to a rung: a clause; empty for all others."""
+    """Why a pod with a policy was not pinned to a rung by a review: a clause; empty for all others."""
     labels, annotations = (metadata(pod).get(part) or {} for part in ("labels", "annotations"))
     if ATTEMPT_ANNOTATION in annotations or not has_policy(labels, annotations):
         return ""
     owner = controller_of(pod)
     if owner is None:
-        return f"{LATE}; it is placed when it is created again"
+        return f"{LATE}; create it again to have it placed"
     if POLICY_ANNOTATION in annotations:
-        return f"{LATE}; its next attempt is placed"
+        return f"{LATE}; its next attempt will be placed"
     if owner.kind in run_kinds():
-        return f"{LATE}, for what has made it too: its next attempt is placed, with the retries of what has made it"
-    return f"{LATE}, for what has made it too: it is placed when that is created again"
+        return f"{LATE}, and so did its owner's: its next attempt will be placed, with the owner's own retries"
+    return f"{LATE}, and so did its owner's: create the owner again to have it placed"
 
 
 def noted_unplaced(notes: Iterable[str], pod: Mapping[str, Any]) -> str:
-    """What a run's notes say of a pod that no review has placed: a clause, or empty."""
+    """The clause in a run's notes about a pod that a review did not place; empty without one."""
     begin = note_of(pod)
     return next((note.removeprefix(begin) for note in notes if note.startswith(begin)), "")
 

@@ -43,7 +43,7 @@ __all__ = ["Update", "restore_object", "without_unowned_fields"]
 
 
 def without_unowned_fields(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The object with only those fields of its spec that a manager has set; None if the API server does not say."""
+    """The object with only the fields of its spec that a manager set; None if the API server does not list them."""
     managers = (data.get("metadata") or {}).get("managedFields") or ()
     owned = [fields for each in managers if isinstance(fields := _spec_of(each), dict)]
     spec = data.get("spec")
@@ -83,11 +83,11 @@ def _of_items(owned: Sequence[Mapping[str, Any]], items: Sequence[Any]) -> Itera
     by_keys: dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]] = {}
     for key, below in ((key, below) for fields in owned for key, below in fields.items() if isinstance(below, dict)):
         kind, _, text = key.partition(":")
-        told = _told(text) if kind in ("k", "v") else None
+        value = _value_of(text) if kind in ("k", "v") else None
         if kind == "v":
-            by_value.setdefault(_sorted(told), []).append(below)
-        elif isinstance(told, dict) and (tuple(sorted(told)) in by_keys or len(by_keys) < _MOST_SETS_OF_KEYS):
-            by_keys.setdefault(tuple(sorted(told)), {}).setdefault(_sorted(told), []).append(below)
+            by_value.setdefault(_sorted(value), []).append(below)
+        elif isinstance(value, dict) and (tuple(sorted(value)) in by_keys or len(by_keys) < _MOST_SETS_OF_KEYS):
+            by_keys.setdefault(tuple(sorted(value)), {}).setdefault(_sorted(value), []).append(below)
     for item in items:
         found = [*by_value.get(_sorted(item), ())] if by_value else []
         for names, known in by_keys.items() if isinstance(item, dict) else ():
@@ -98,7 +98,7 @@ def _of_items(owned: Sequence[Mapping[str, Any]], items: Sequence[Any]) -> Itera
 _MOST_SETS_OF_KEYS = 8  # of one list: Kubernetes has one for each list
 
 
-def _told(text: str) -> Any:
+def _value_of(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
@@ -118,7 +118,7 @@ def _may_change(data: Mapping[str, Any]) -> bool:
 
 
 class Update(NamedTuple):
-    """An update: the object as it is in the cluster, and the field manager that its client names."""
+    """An update: the object as stored in the cluster, and the field manager that its client names."""
 
     old: Mapping[str, Any]
     manager: str = ""
@@ -133,7 +133,7 @@ def restore_object(
     *,
     steps: Steps | None = None,
 ) -> Outcome:
-    """The outcome for an update that makes ``data``, which is not changed. The others are as for a new object."""
+    """The outcome for an update to ``data``, which is not changed. The other arguments are as for a new object."""
     unchanged, old = Outcome(Verdict.NOTHING_TO_DO), update.old
     if not is_admitted(old) or is_ignored(data) or data.get("spec") == old.get("spec"):
         return unchanged
@@ -162,7 +162,7 @@ def _placed_again(
     marks: Mapping[str, str],
     steps: Steps | None,
 ) -> PlacedObject | None:
-    """The object with a placement as if it were new; None where it cannot be placed: it is as it would be without us."""
+    """The object placed as if it were new; None if it cannot be placed and stays unchanged."""
     if config is None:
         return None
     try:
@@ -179,10 +179,10 @@ def _placed_from_scratch(
     marks: Mapping[str, str],
     steps: Steps | None,
 ) -> PlacedObject | None:
-    """The object with a placement made from the object without it; None unless that gives the previous pods.
+    """The object placed from its unplaced form; None unless that reproduces the previous pods.
 
-    A server-side apply takes away some of it and leaves the rest, and what a task of a PipelineRun gets depends on what all tasks
-    have. Fields without a manager are the placement's or defaults, and both are in the old object too.
+    A server-side apply removes part of the placement and leaves the rest, and a PipelineRun's task gets settings that depend
+    on all its tasks. Fields without a manager are placement or defaults, and both are in the old object too.
     """
     bare = without_unowned_fields(data)
     again = None if bare is None else _placed_again(bare, config, beside, marks, steps)
@@ -196,7 +196,7 @@ def _with_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> Any:
 
 
 def _is_same_file(data: Mapping[str, Any], update: Update) -> bool:
-    """Whether ``kubectl apply`` sends the text that it has sent before. Other clients leave the annotation as it is."""
+    """Whether ``kubectl apply`` sends the same text as before. Other clients leave the annotation unchanged."""
     text = _annotations(data).get(LAST_APPLIED)
     return update.manager == _APPLY and text is not None and text == _annotations(update.old).get(LAST_APPLIED)
 

@@ -59,7 +59,7 @@ __all__ = [
 
 
 FORBIDDEN = (401, 403)
-"""The HTTP statuses of what the caller may not do."""
+"""The HTTP statuses of missing permissions."""
 
 _T = TypeVar("_T")
 _CONNECT = 10.0  # seconds to reach the server
@@ -182,11 +182,11 @@ _LONGEST_LABEL, _LONGEST_NAME = 63, 253  # characters of a namespace, and of a n
 
 
 def object_path(api_version: str, kind: str, name: str | None = None, namespace: str = "") -> str:
-    """The path of an object, or of all objects of its kind where ``name`` is None; cluster-wide without a ``namespace``.
+    """The path of an object, or of all objects of its kind if ``name`` is None; cluster-wide without a ``namespace``.
 
-    Every path with a part that comes from an object is made here. The author of an owner's, a template's or a node's name does
-    not decide what is asked of the API server with our rights: names are DNS names, and kinds are those that are
-    read here, in their own groups. Anything else raises :class:`ApiFailed` with the status 404.
+    Every path with a part taken from an object is built here, so the author of an owner's, a template's or a node's name
+    cannot choose what is requested with our rights: names must be DNS names, and kinds must be ones that Spotwright reads, in
+    their own groups. Anything else raises :class:`ApiFailed` with the status 404.
     """
     group, _, version = api_version.rpartition("/")
     is_named = name is None or (len(name) <= _LONGEST_NAME and all(_LABEL.fullmatch(each) for each in name.split(".")))
@@ -194,9 +194,9 @@ def object_path(api_version: str, kind: str, name: str | None = None, namespace:
     is_ours = kind in _OWN.get(group, ())
     is_read = is_ours or (kind in _CORE if not group else kind_in(group, kind).reads is not Reads.NOTHING)
     if not is_read or not _VERSION.fullmatch(version):
-        raise ApiFailed(f"{kind[:80]!r} of {api_version[:80]!r}: no such kind is read", 404)
+        raise ApiFailed(f"{kind[:80]!r} of {api_version[:80]!r}: Spotwright does not read this kind", 404)
     if not (is_named and is_placed):
-        raise ApiFailed(f"{kind} {(name or '')[:80]!r} in namespace {namespace[:80]!r}: no object has such a name", 404)
+        raise ApiFailed(f"{kind} {(name or '')[:80]!r} in namespace {namespace[:80]!r}: not a possible name", 404)
     base = f"/apis/{group}/{version}" if group else f"/api/{version}"
     where = f"/namespaces/{namespace}" if namespace else ""
     return f"{base}{where}/{kind.lower()}s{'' if name is None else f'/{name}'}"
@@ -296,11 +296,11 @@ class Api:
         if response.status_code >= 400:
             raise _refused(path, response.status_code, body_read or b"", response.headers)
         if body_read is None:
-            raise ApiFailed(f"{path}: the answer has more than {at_most} bytes, and is not read", TOO_LARGE)
+            raise ApiFailed(f"{path}: the answer is larger than {at_most} bytes", TOO_LARGE)
         try:
             return read(body_read)
         except TooManyValues as error:
-            raise ApiFailed(f"{path}: it is not read: {error}", TOO_LARGE) from error
+            raise ApiFailed(f"{path}: refused to read it: {error}", TOO_LARGE) from error
         except (msgspec.DecodeError, RecursionError) as error:
             raise ApiFailed(f"{path}: the answer is not a JSON object") from error
 
@@ -431,9 +431,9 @@ def about_namespace(name: str) -> dict[str, Any]:
 
 
 async def namespace_uid(api: Api, name: str) -> str:
-    """The UID of the namespace that has a name now; empty if none has it. Raises :class:`ApiFailed`.
+    """The UID of the namespace that currently has a name; empty if none does. Raises :class:`ApiFailed`.
 
-    It is listed, because the recorder's rights are to list and watch the served namespaces by their names.
+    It uses a list request, because the recorder may list and watch the served namespaces by name.
     """
     found = await api.get("/api/v1/namespaces", {"fieldSelector": f"metadata.name={name}"})
     return next((uid_of(each) for each in found.get("items") or ()), "")
@@ -478,4 +478,4 @@ class EventWriter:
             await self._api.send("POST", object_path("v1", "Event", namespace=namespace), event)
         except ApiFailed as error:
             if error.status != 409:  # another replica was faster
-                _LOG.warning("an Event about %s %s cannot be written: %s", about.get("kind"), meta.get("name"), error)
+                _LOG.warning("cannot write an Event about %s %s: %s", about.get("kind"), meta.get("name"), error)

@@ -103,7 +103,7 @@ _TRIES, _PAUSE = 4, 0.02  # of one write, and seconds before the second, twice a
 _CONFLICT = 409
 _NEXT_LINE = "/journal/-"
 _READS = 20.0  # seconds for which a reading waits
-_AGAIN = 0.3  # seconds until objects are listed anew where some seem to be missing: lists of several kinds are not of one moment
+_AGAIN = 0.3  # seconds until objects are listed again if some seem to be missing: lists of several kinds are not atomic
 _LONGEST_PLAN = 256 << 10  # characters of a packed plan: more than a megabyte of configuration and templates
 
 
@@ -113,7 +113,7 @@ def get_soon(kubernetes: Kubernetes, path: str, params: Mapping[str, str] | None
 
 
 def get_page_soon(kubernetes: Kubernetes, path: str, params: Mapping[str, str]) -> tuple[Sequence[bytes], str]:
-    """Read a page of a list in the same way: its objects as text, and what the next page is asked with."""
+    """Read a page of a list in the same way: its objects as text, and the token of the next page."""
     page = _soon(kubernetes, path, kubernetes.api.get_page(path, params))
     following = "" if page.metadata is None else page.metadata.continue_ or ""
     return [bytes(each) for each in page.items or ()], following
@@ -139,11 +139,11 @@ def _no_parts(_workload: str) -> Sequence[dict[str, Any]] | None:
 
 
 class ApiRun:
-    """A run as it lies in the API. It is a :class:`~spotwright.records.stored_plan.RunSource`, and never writes.
+    """A run as stored in the API. It is a :class:`~spotwright.records.stored_plan.RunSource`, and never writes.
 
-    ``get`` reads from the API and raises :class:`~spotwright.cluster.api_client.ApiFailed`. ``read_log`` reads logs, which lie
-    elsewhere. ``plan`` is the packed plan of a plan that is not stored yet. ``parts`` has the objects of a workload's run if they
-    were listed with others.
+    ``get`` reads from the API and raises :class:`~spotwright.cluster.api_client.ApiFailed`. ``read_log`` reads logs, which are
+    stored elsewhere. ``plan`` is the packed plan if it is not stored yet. ``parts`` has the objects of a workload's run if
+    they were listed with others.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class ApiRun:
         self.sizes: dict[tuple[str, str], int] = {}
         """The bytes of events in each object."""
         self.versions: dict[str, str] = {}
-        """The versions of the SpotRun and of the lists of its tasks and attempts, by kind: what is newer was not read."""
+        """The versions of the SpotRun and of the lists of its tasks and attempts, by kind; anything newer was not read."""
         self.missing: list[int] = []
         """The numbers of deleted events that the run does not mention yet."""
         self._said = 0  # how many of them a note says
@@ -178,7 +178,7 @@ class ApiRun:
         return f"run {self.name} in namespace {self.namespace}"
 
     def read(self) -> dict[str, Any] | None:
-        """Read the SpotRun itself; None: it is not there. Raises :class:`StateError`."""
+        """Read the SpotRun itself; None if it does not exist. Raises :class:`StateError`."""
         try:
             self._run = self._get(records_path(RUN, self.namespace, self.name), None)
         except ApiFailed as error:
@@ -204,7 +204,7 @@ class ApiRun:
 
     @property
     def absent(self) -> list[int]:
-        """The numbers of events that are known to be lost."""
+        """The numbers of events known to be lost."""
         return list((self._run or {}).get("absent") or ())
 
     def _known(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class ApiRun:
         yield Look(not has_ended, self._events(after))
 
     def _events(self, after: int) -> Iterator[tuple[int, Event]]:
-        """The events after a number. Of a run that has lost some, those which fit what is left, and a note if it has none yet."""
+        """The events after a number. If the run lost some, those that fit the rest, and a note if it has none yet."""
         if not self.rows.has_lost:
             yield from decoded((row.journal_row for row in self.rows.after(after)), self.place, str)
             return
@@ -315,7 +315,7 @@ class ApiRun:
 
     def pause(self, seconds: float) -> None:
         """See :meth:`RunSource.pause`."""
-        time.sleep(max(seconds, 1.0))  # the objects are listed anew
+        time.sleep(max(seconds, 1.0))  # list the objects again
 
     def now(self) -> float:
         """See :meth:`RunSource.now`."""
@@ -344,9 +344,9 @@ def _is_of(found: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
 
 
 class ApiRecords:
-    """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the one who records.
+    """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the recorder.
 
-    ``logs`` says to people what is kept of logs, ``recorder`` tells readers which Lease to look at: NAMESPACE/NAME.
+    ``logs`` tells people which logs are stored, ``recorder`` tells readers which Lease to look at: NAMESPACE/NAME.
     """
 
     kept: float | None = AGE
@@ -366,7 +366,7 @@ class ApiRecords:
         return get_soon(self._kubernetes, path, params)
 
     def all(self, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterable[RunRecord]:
-        """The runs that have not ended. Those of a namespace are read together."""
+        """The unfinished runs. The runs of a namespace are read together."""
         return self._together(
             found
             for found in self._listed({"labelSelector": f"{ENDED_LABEL}!=true"})
@@ -398,8 +398,8 @@ class ApiRecords:
                 record.uid = uid_of(root)
                 return record
         raise SpotwrightError(
-            f"SpotRun {record.folder.name} in namespace {namespace} is that of another workload: delete it, as a member of the "
-            "group spotwright:repair"
+            f"SpotRun {record.folder.name} in namespace {namespace} belongs to another workload: have a member of the group"
+            " spotwright:repair delete it"
         )
 
     def recent(self, since: float) -> Iterable[RunRecord]:
@@ -420,7 +420,7 @@ class ApiRecords:
             except ApiFailed as error:
                 if error.status != 404:
                     raise StateError(
-                        f"namespace {namespace}: it cannot be read what was deleted there ({error})"
+                        f"namespace {namespace}: its list of deleted runs cannot be read ({error})"
                     ) from error
                 until = 0.0
             self._deleted[namespace] = time.monotonic() + _KNOWN_FOR, until
@@ -443,7 +443,7 @@ class ApiRecords:
 
 @dataclass
 class _Object:
-    """An object that is written: a page of its home. ``version`` is empty until it is there."""
+    """An object to write: a page of its home. ``version`` is empty until the object exists."""
 
     name: str
     kind: str
@@ -477,7 +477,7 @@ class ApiRecord:
         self._plan = ""
         self._epoch = self._last = self._size = 0
         self._is_taken = False  # whether a write was, since it was opened
-        self._objects = 1  # that are there, or are to be made
+        self._objects = 1  # existing ones, and ones to create
         self._run = _Object(folder.name, RUN, Home())
         self._pages: dict[Home, _Object] = {}  # the last one of each home
         self.at_once = AT_ONCE
@@ -525,7 +525,7 @@ class ApiRecord:
         return Glance(arguments, _label(found, ENDED_LABEL) == "true")
 
     def _believed(self, first: Event | None) -> Mapping[str, Any]:
-        """The arguments of a run, by its first event; none if it says that it is of another namespace than its object is in."""
+        """The arguments of a run from its first event; empty if they name another namespace than its object is in."""
         if not isinstance(first, RunCreated) or first.meta.arguments.get("namespace") != self._namespace:
             return {}
         return first.meta.arguments
@@ -535,8 +535,8 @@ class ApiRecord:
         plan = packed(json.dumps(plan_document(stored), separators=(",", ":")))
         if len(plan) > _LONGEST_PLAN:
             raise TooLarge(
-                f"{self._place}: its configuration and its templates take {format_bytes(len(plan))} packed, and no more than "
-                f"{format_bytes(_LONGEST_PLAN)} are recorded: make them smaller"
+                f"{self._place}: its configuration and its templates take {format_bytes(len(plan))} packed, and the limit is"
+                f" {format_bytes(_LONGEST_PLAN)}: make them smaller"
             )
         self._plan = plan
 
@@ -579,7 +579,7 @@ class ApiRecord:
         self._conditions = known_conditions(found)
         absent = sorted({*read.absent, *self.lost})
         self._incomplete = (
-            ("EventsDeleted", f"{len(absent)} recorded events were deleted by somebody") if absent else ("", "")
+            ("EventsDeleted", f"{len(absent)} recorded events were deleted from outside") if absent else ("", "")
         )
         self._find_pages(read)
         read.forget()
@@ -657,19 +657,19 @@ class ApiRecord:
         self._incomplete = reason, why
 
     def close(self) -> None:
-        """See :meth:`RunRecord.close`: it holds no file open, and only the Lease says who records."""
+        """See :meth:`RunRecord.close`: there is no open file, and only the Lease decides who records."""
 
     def _require_room(self, row: StoredRow) -> None:
         """Raise :class:`TooLarge` for an event that fits into no object."""
         size = len(row.to_text())
         if size > PAGE:
             raise TooLarge(
-                f"{self._place}: an event ({row.kind} of {row.task or 'the run'}) has {format_bytes(size)}, and no more than "
-                f"{format_bytes(PAGE)} are recorded"
+                f"{self._place}: an event ({row.kind} of {row.task or 'the run'}) has {format_bytes(size)}, and the limit is"
+                f" {format_bytes(PAGE)}"
             )
 
     def _put(self, home: Home, row: StoredRow) -> None:
-        """Put a row into the last page of its home, or into a new one. The end of a run stands in the SpotRun itself."""
+        """Append a row to the last page of its home, or to a new one. A run's end is stored in the SpotRun itself."""
         text = row.to_text()
         page = self._pages.get(home) or (self._run if home == Home() else None)
         if page is None:
@@ -705,7 +705,7 @@ class ApiRecord:
             return
         operations: list[dict[str, Any]] = [{"op": "add", "path": _NEXT_LINE, "value": line} for line in lines]
         if status is not None:
-            operations += _told(page.kind, status)
+            operations += _status_operations(page.kind, status)
         if ends and is_run:
             operations.append(
                 {"op": "add", "path": f"/metadata/labels/{ENDED_LABEL.replace('/', '~1')}", "value": "true"}
@@ -772,7 +772,7 @@ class ApiRecord:
         return {**body, "spec": spec, "status": status, "journal": lines}
 
     def _do(self, write: Callable[[Api], Coroutine[Any, Any, None]]) -> None:
-        """Write, and wait for it. Raises :class:`StateError`, after which it is unknown what was written."""
+        """Write and wait for the result. Raises :class:`StateError`, after which it is unknown what was written."""
 
         async def within_time() -> None:
             async with asyncio.timeout(_PATIENCE):
@@ -790,7 +790,7 @@ def _label(found: Mapping[str, Any], label: str) -> str:
     return str((metadata(found).get("labels") or {}).get(label, ""))
 
 
-def _told(kind: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _status_operations(kind: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The operations that set a status. An attempt keeps the stored end of its log."""
     if kind != ATTEMPT:
         return [{"op": "add", "path": "/status", "value": status}]

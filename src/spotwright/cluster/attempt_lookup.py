@@ -59,7 +59,7 @@ _Found = Mapping[str, Any] | None
 
 
 class _NoPlan(Plan):
-    """Stands for the plan of a run of which the attempts alone are read: templates take megabytes, and a review waits."""
+    """Replaces the plan of a run of which only the attempts are read: templates take megabytes, and a review waits."""
 
     def instance(self, template: str, path: str) -> PlannedTask:  # noqa: ARG002  # as that of a plan, as those below
         """A task without a plan."""
@@ -86,14 +86,14 @@ _OWNERS_KEPT = 5_000  # of each the few fields that name tasks
 _LARGEST, _MEMORY = 512 * 1024, 2_000_000  # bytes of an object that a placement refers to, as text and as Python's
 _LARGEST_OWNER = 3 * 1024 * 1024  # bytes: a Workflow has its whole status
 _LARGEST_KEPT = 16 * 1024  # bytes of those fields: tenants write labels of any number
-_READING = 10.0  # seconds until a reading is given up for which no review waits any more
+_READING = 10.0  # seconds until a read without waiting reviews is cancelled
 
 
 class Lookups:
     """Reads objects of kinds that are placed. ``clock`` is monotonic.
 
-    An object that cannot be read, or is too large, counts as missing, and the log says why. All who ask for an object while it
-    is being read get that reading, which goes on without them: a pipeline's first pods come at once, and all have one owner.
+    An object that cannot be read, or is too large, counts as missing, and the log says why. Concurrent requests for an object
+    share one read, which continues even if they give up: a pipeline's first pods arrive together and have one owner.
     """
 
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
@@ -103,7 +103,7 @@ class Lookups:
         self._readings: dict[tuple[str, ...], asyncio.Task[Any]] = {}
 
     async def find_object(self, api_version: str, kind: str, name: str, namespace: str) -> Mapping[str, Any] | None:
-        """An object by its name, up to three seconds old; None if it is missing or cannot be read."""
+        """An object by name, at most three seconds old; None if it is missing or cannot be read."""
         asked = api_version, kind, name, namespace
         read_at, found = self._answers.get(asked, (float("-inf"), None))
         if self._clock() - read_at > _FRESH:
@@ -149,7 +149,7 @@ class Lookups:
         return slim
 
     async def _together(self, asked: tuple[str, ...], read: Callable[[], Awaitable[_Found]]) -> _Found:
-        """What ``read()`` finds, or what the reading finds that others have begun. Cancelled, the reading goes on."""
+        """The result of ``read()``, or of a read that others have started. If cancelled, the read continues."""
         reading = self._readings.get(asked)
         if reading is None:
 
@@ -245,7 +245,7 @@ class _Asked(NamedTuple):
         return self.name.path if self.name.slots == 1 else f"{self.name.path}-{slot}"
 
     def asking(self, known: Mapping[int, Slot], is_settled: bool | None) -> Asking:
-        """The same, as it is asked for a number."""
+        """The same, with a request for a number."""
         return Asking(self.token, self.namespace, self.root, self.name.path, self.name.slots, known, is_settled)
 
 
@@ -259,14 +259,14 @@ class _Review(NamedTuple):
 
 
 class _Agreement:
-    """What the pods of a gang have agreed on, as far as it is known, and what this pod would decide if it is the first."""
+    """The pools that a gang's pods agreed on, as far as known, and the choice of this pod if it is the first."""
 
     def __init__(self, gang: str, known: Mapping[str, tuple[str, ...]]) -> None:
         self.gang, self.known = gang, dict(known)
         self.proposed: tuple[str, tuple[str, ...]] | None = None
 
     def __call__(self, rungs: Sequence[Sequence[str]], pools: tuple[str, ...]) -> tuple[str, ...]:
-        """The pools on which those with these rungs have agreed; ``pools``, if none is known to have asked."""
+        """The pools agreed by pods with these rungs; ``pools`` if no pod is known to have asked."""
         key = ";".join(map(",".join, rungs))
         if key in self.known:
             return self.known[key]
@@ -301,7 +301,7 @@ class AttemptHistoryReader:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     async def find(self, request: AdmissionRequest) -> AdmissionContext:
-        """What is known of the pod's task. A dry run gives out no number."""
+        """The facts about the pod's task. A dry run does not assign a number."""
         pod = request.data
         lineage = await self._lookups.owners(pod)
         is_alone = controller_of(pod) is None
@@ -333,7 +333,7 @@ class AttemptHistoryReader:
         async def given_out() -> AdmissionContext:
             async with _in_time():
                 given = await self._numbers.number(asking)
-            assert isinstance(given, Given)  # noqa: S101  # there is no end to wait for
+            assert isinstance(given, Given)  # noqa: S101  # it never waits for an end
             return replace(facts, token=str(given.token), keep=partial(self._keep, asking, given, None))
 
         async with _in_time():
@@ -354,9 +354,9 @@ class AttemptHistoryReader:
         admission: Admission,
         facts: AdmissionContext,
     ) -> AdmissionContext | None:
-        """Give out the foreseen number and store the decision; if it does not hold, return facts with a number given out before.
+        """Assign the foreseen number and store the decision; if it is out of date, return facts with a number assigned by then.
 
-        Those are found by ``until``, on the clock of the event loop: the pod is then left as it is, and keeps its placement.
+        They are found by ``until``, on the event loop's clock: after that the pod is left unchanged and keeps its placement.
         """
         try:
             if not await self._agree(asking, agreement):
@@ -367,7 +367,7 @@ class AttemptHistoryReader:
             async with asyncio.timeout_at(until):
                 return replace(await given_out(), stays=facts.stays)
         except (StateError, TimeoutError) as error:
-            _LOG.warning("%s", str(error) or "the number of an attempt was not given out in time")
+            _LOG.warning("%s", str(error) or "the attempt number was not assigned in time")
             return replace(facts, is_known=False)
 
     async def _keep(
@@ -378,7 +378,7 @@ class AttemptHistoryReader:
         admission: Admission,
         facts: AdmissionContext,
     ) -> AdmissionContext | None:
-        """Note what was decided of a pod whose number was given out before."""
+        """Store the decision about a pod whose number was assigned before."""
         try:
             if not await self._agree(asking, agreement):
                 return facts
@@ -390,7 +390,7 @@ class AttemptHistoryReader:
         return None
 
     async def _agree(self, asking: Asking, agreement: _Agreement | None) -> bool:
-        """Whether a pod's gang agrees with what was decided of the pod; where it does not, the agreement has it now."""
+        """Whether a pod's gang agrees with the decision about the pod; if not, the new agreement is stored."""
         if agreement is None or agreement.proposed is None:
             return True
         rungs, pools = agreement.proposed
@@ -416,7 +416,7 @@ class AttemptHistoryReader:
         return await self._in_thread(self._facts, asked, given, None)
 
     async def _foreseen(self, review: _Review) -> AdmissionContext:
-        """The facts with the number that comes next, which is given out with what is decided, if nothing has to be waited for."""
+        """The facts with the next number, which is assigned together with the decision if nothing has to be waited for."""
         asking, agreement = await self._asking(review.asked)
         async with _in_time():
             given = await self._numbers.foresee(asking)
@@ -427,9 +427,9 @@ class AttemptHistoryReader:
         return replace(facts, keep=partial(self._take, given_out, until, asking, given, agreement))
 
     async def _given_out(self, review: _Review) -> AdmissionContext:
-        """The facts with a number that is given out at once if no doubt is left and no end has to be waited for.
+        """The facts with a number that is assigned at once if there are no doubts and no pending ends.
 
-        Else it is given out as soon as that is so, or time is over.
+        Otherwise it is assigned as soon as that is so, or when the time is over.
         """
         loop = asyncio.get_running_loop()
         asked, until = review.asked, review.began + _WAIT
@@ -457,7 +457,7 @@ class AttemptHistoryReader:
                 await asyncio.sleep(_POLL)
 
     async def _asking(self, asked: _Asked) -> tuple[Asking, _Agreement | None]:
-        """What is known of the attempts before this one: of the journal, and of the gang."""
+        """The facts about earlier attempts, from the journal and from the gang."""
         agreement = None
         if asked.gang:
             async with _in_time():
@@ -467,7 +467,7 @@ class AttemptHistoryReader:
         return await self._in_thread(self._recorded, asked, has_begun), agreement
 
     def _recorded(self, asked: _Asked, has_begun: bool) -> Asking:
-        """What the journal knows of the tasks that the pod may belong to."""
+        """The journal's records of the tasks that the pod may belong to."""
         history = self._history_of(asked.root)
         known = {slot: _slot(attempts) for slot, attempts in _of_slots(history, asked.name) if attempts}
         if asked.gang:
@@ -475,7 +475,7 @@ class AttemptHistoryReader:
         return asked.asking(known, None if history.status is RunStatus.RUNNING else True)
 
     async def _unrecorded(self, review: _Review, given: Given, seconds: float) -> Mapping[int, Cause]:
-        """How earlier attempts have ended whose ends are not recorded, by their numbers, as far as the API server shows it.
+        """How earlier attempts ended whose ends are not recorded, by number, as far as the API server shows it.
 
         It takes no longer than this.
         """
@@ -530,9 +530,10 @@ class AttemptHistoryReader:
         )
 
     async def _restore(self, asking: Asking, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> None:
-        """Take over the numbers that the pods of a task carry, because the object with its numbers was deleted.
+        """Adopt the numbers on a task's pods after the object with its numbers was deleted.
 
-        They are read once for all reviews that ask for the same pods, beside them: one that they hold up goes on without them.
+        They are read once, in the background, for all reviews that ask for the same pods: a review that would wait too long
+        continues without them.
         """
         found = await self._carried.of(asking.namespace, _selector(pod), patience=_WAIT)
         place = {uid_of(owner): number for number, owner in enumerate(owners)}
@@ -570,7 +571,7 @@ async def _in_time() -> AsyncIterator[None]:
         async with asyncio.timeout(_NOTED):
             yield
     except TimeoutError:
-        raise StateError(f"numbers of attempts: the API server did not store them within {_NOTED:g} s") from None
+        raise StateError(f"attempt numbers: the API server did not store them within {_NOTED:g} s") from None
 
 
 def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:
@@ -584,7 +585,7 @@ def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _A
 
 
 def _selector(pod: Mapping[str, Any]) -> str:
-    """The selector of the pods beside a pod; empty: all of its namespace."""
+    """The selector of a pod's sibling pods; empty: all pods of its namespace."""
     labels = metadata(pod).get("labels") or {}
     return next((f"{key}={labels[key]}" for key in _SELECTORS if _VALUE.fullmatch(labels.get(key, ""))), "")
 
@@ -617,21 +618,21 @@ def _is_gang_settled(history: RunState, gang: str) -> bool:
 
 
 def _attempts(history: RunState, path: str) -> Sequence[AttemptState]:
-    """The attempts of a task; none if it is not in the journal."""
+    """The attempts of a task; empty if it is not in the journal."""
     return history.tasks[path].attempts if path in history.tasks else ()
 
 
 def before(
     history: RunState, path: str, number: int, seen: Mapping[int, Cause] = MappingProxyType({})
 ) -> list[PastAttempt]:
-    """The attempts of a task before this one: those of the journal, then those known only by their numbers.
+    """The attempts of a task before this one: first the recorded ones, then those known only by number.
 
-    ``seen`` are the causes of some that are not recorded, by the numbers of their attempts.
+    ``seen`` has the causes of some unrecorded attempts, by number.
     """
     recorded = _attempts(history, path)
     found = [*map(past_of, recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
     for earlier, cause in seen.items():
-        if earlier > len(found):  # the record was begun anew meanwhile
+        if earlier > len(found):  # the record was restarted meanwhile
             continue
         past = found[earlier - 1]
         if not _is_recorded(past):
@@ -655,7 +656,7 @@ def _unsettled(recorded: Sequence[AttemptState]) -> Sequence[Unsettled]:
 
 
 def _in_vain(history: RunState, gang: str, path: str, now: float) -> Collection[str]:
-    """The pools that are left out for a task or its set alone, because it has waited for them in vain itself."""
+    """The pools skipped only for a task or its set, because it waited there without getting a node."""
     own = [attempt for _, attempt in members_of(history, gang)] if gang else _attempts(history, path)
     vain = ((one.taken_back.at, one.pools) for one in own if one.taken_back is not None)
     return left_out(pauses_of(sorted(vain)), now)

@@ -1,16 +1,16 @@
-"""Gives every attempt its number and every gang its rung once, whichever replica is asked.
+"""Assigns every attempt its number and every gang its rung exactly once, whichever replica is asked.
 
-An API server asks one replica about a pod and another about the next. So the numbers given out and the rungs agreed by gangs
-are stored in SpotCounters, objects of the Kubernetes API that only the controller writes: all replicas share them, and they
-survive the loss of a node.
+An API server asks one replica about a pod and another about the next. So assigned numbers and the rungs agreed by gangs are
+stored in SpotCounters, objects of the Kubernetes API that only the controller writes: all replicas share them, and they
+survive a node loss.
 
-With the number the objects keep the decision for the pod, by the token of its review: pod annotations are untrusted, because
-whoever may write in its namespace writes them. Mostly one write does both: a replica foresees the next number from the object as
-it knows it, decides with that number, and writes number and decision if the number is still free.
+The objects also store the decision about each pod, by the token of its review: pod annotations are untrusted, because anyone
+who may write in the namespace can write them. Usually one write does both: a replica foresees the next number from its copy of
+the object, decides with it, and writes number and decision if the number is still free.
 
-A number is given out before the pod exists, and the pod may never exist: a quota may refuse it. A number is confirmed once its
-pod was seen, which every replica watches for by itself. A number still unconfirmed after :data:`PATIENCE` seconds is doubtful;
-it may be given out again once the API server confirms that no such pod exists.
+A number is assigned before the pod exists, and a quota may prevent that the pod is ever created. A number is confirmed once
+its pod was seen, which every replica watches for itself. A number that is unconfirmed after :data:`PATIENCE` seconds is
+doubtful; it may be assigned again once the API server confirms that the pod does not exist.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _FORESEEN, _MOST_FORESEEN = 1.0, 1_000  # seconds in which a foreseen number is 
 
 
 class Slot(NamedTuple):
-    """What the journal knows of a task that a pod may belong to. ``recorded`` is the number of its attempts.
+    """The journal's record of a task that a pod may belong to. ``recorded`` is the number of its attempts.
 
-    ``is_free``: none of these runs or has succeeded. ``is_settled``: the end of each is known with its cause.
+    ``is_free``: none of these runs or succeeded. ``is_settled``: all of them ended, with a known cause.
     """
 
     recorded: int = 0
@@ -82,8 +82,8 @@ _NO_SLOT = Slot()
 class Asking:
     """A pod under review that asks for a number.
 
-    ``root`` is the workload. ``slots`` above one: the pod takes the first of ``PATH-0`` ... that is free. ``known`` are the slots
-    that the journal has attempts of; slot 0 is the task itself where there is one. ``is_settled`` says whether all that is
+    ``root`` is the workload. ``slots`` above one: the pod takes the first free one of ``PATH-0`` ... . ``known`` are the slots
+    with attempts in the journal; slot 0 is the task itself if it is a single one. ``is_settled`` says whether everything
     before this attempt is known; None: that follows from its slots.
     """
 
@@ -97,12 +97,12 @@ class Asking:
 
     @classmethod
     def alone(cls, review: str, namespace: str) -> Asking:
-        """A pod that is a run by itself, and has no UID yet: its only attempt has number 1."""
+        """A pod that is its own run and has no UID yet: its only attempt has number 1."""
         return cls(review, namespace, {}, "", is_settled=True)
 
     @property
     def is_alone(self) -> bool:
-        """Whether the pod is a run by itself."""
+        """Whether the pod is its own run."""
         return not self.root
 
     @property
@@ -112,7 +112,7 @@ class Asking:
 
     @cached_property
     def free(self) -> Sequence[int]:
-        """The known slots that are free, in order."""
+        """The known free slots, in order."""
         return sorted(slot for slot, one in self.known.items() if one.is_free)
 
     @property
@@ -122,9 +122,9 @@ class Asking:
 
 
 class Given(NamedTuple):
-    """A number that was given out, and the slot that it is of. A dry run has no ``token``.
+    """An assigned number and its slot. A dry run has no ``token``.
 
-    ``seen`` is the highest number of the slot of which a pod was seen, ``path`` that of the task.
+    ``seen`` is the highest number of the slot whose pod was seen, ``path`` is that of the task.
     """
 
     slot: int
@@ -137,10 +137,10 @@ class Given(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Why no number is given out yet: the end of the attempt before is not known, unless one of these is said.
+    """Why a number is not assigned yet: the end of the previous attempt is unknown, unless one of these fields is set.
 
-    ``doubtful`` are reviews whose pods should have been seen by now. ``is_lost``: there are attempts, and no object with their
-    numbers: it was deleted.
+    ``doubtful`` are reviews whose pods should have been seen by now. ``is_lost``: attempts exist, but the object with their
+    numbers was deleted.
     """
 
     doubtful: Sequence[str] = ()
@@ -186,15 +186,16 @@ class Numbers:
         return found
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel pending work."""
         await self._store.close()
 
     async def number(
         self, asked: Asking, *, is_last: bool = False, ignores_doubts: bool = False, ignores_loss: bool = False
     ) -> Given | Wait:
-        """Give out the next number of the first free slot, or of the last one if none is free. A review gets its number once.
+        """Assign the next number of the first free slot, or of the last slot if none is free; one number per review.
 
-        ``is_last``: also where the end of the attempt before is not known. Doubts and a loss come first, unless ignored.
+        ``is_last``: assign it even if the end of the previous attempt is unknown. Doubts and a loss come first, unless
+        ignored.
         """
 
         def make(content: Content, is_new: bool) -> Given | Wait:
@@ -218,12 +219,12 @@ class Numbers:
         if isinstance(answer, Wait) and answer.is_lost:
             where = f"SpotCounter {asked.namespace}/{asked.place.name}"
             self._store.say(
-                f"{where} is missing: was it deleted? Numbers go on from the journal, and from pods that are there"
+                f"{where} is missing: was it deleted? Numbering continues from the journal and from existing pods"
             )
         return self._noted(answer)
 
     async def foresee(self, asked: Asking) -> Given | None:
-        """The number that :meth:`number` would give out by what this replica knows, for :meth:`take`; ``None`` where it may wait.
+        """Foresee the number that :meth:`number` would assign, for :meth:`take`; ``None`` if it may have to wait.
 
         Retries that are decided at the same time foresee different numbers.
         """
@@ -255,13 +256,13 @@ class Numbers:
         return chosen
 
     def _is_certain(self, content: Content, asked: Asking, *, is_new: bool) -> bool:
-        """Whether the next number follows from what the object holds: it is not lost, and no pod is overdue."""
+        """Whether the object alone determines the next number: it is not lost, and no pod is overdue."""
         is_lost = is_new and asked.has_attempts
         has_number = content.given_before(asked.place, asked.review, asked.path) is not None
         return not is_lost and not has_number and not self._doubtful(content, asked)
 
     async def take(self, asked: Asking, foreseen: Given, admission: Admission) -> bool:
-        """Give out a foreseen number and store the decision about its pod; false if the decision does not hold any more."""
+        """Assign a foreseen number and store the decision about its pod; false if the decision is out of date."""
         token = foreseen.token
         assert token is not None  # noqa: S101  # a foreseen number has one
         has_own_page = token.place != asked.place
@@ -341,12 +342,12 @@ class Numbers:
         await self._store.change(asked.place, make, root=asked.root)
 
     async def restore(self, asked: Asking, carried: Sequence[tuple[int, int]]) -> None:
-        """Take over the numbers that the pods of a task carry, after their object was deleted.
+        """Adopt the numbers on a task's pods, after their object was deleted.
 
-        Of each pod ``carried`` has how many slots it may be of, and its number.
+        For each pod, ``carried`` has the number of slots that it may belong to, and its number.
 
-        A pod's word counts for its own workload alone, and only for what comes after. Of slots each pod takes the first one that
-        has no such number yet.
+        A pod's number is trusted only for its own workload and only for later attempts. Each pod takes the first slot that
+        does not have this number yet.
         """
 
         def make(content: Content, _: bool) -> None:
@@ -361,15 +362,15 @@ class Numbers:
     # Gangs
 
     async def agreed(self, namespace: str, root: str, gang: str) -> Mapping[str, tuple[str, ...]]:
-        """The pools on which the pods of a gang have agreed, by their rungs; empty if none has asked."""
+        """The pools agreed by a gang's pods, by their rungs; empty if none has asked."""
         return await self._store.read(gangs_of(namespace, root), lambda content: agreed_in(content, gang))
 
     async def agree(
         self, namespace: str, root: Mapping[str, Any], gang: str, rungs: str, pools: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The pools agreed by the pods of a gang with these rungs; ``pools`` if this is the first to ask.
+        """The pools agreed by a gang's pods with these rungs; ``pools`` if this pod is the first to ask.
 
-        A leader that has to stay on on-demand and its workers have different rungs, so neither decides for the other.
+        A leader that must stay on on-demand has other rungs than its workers, so neither decides for the other.
         """
         place = gangs_of(namespace, uid_of(root))
         return await self._store.change(place, lambda content, _: agree_in(content, gang, rungs, pools), root=root)
@@ -403,7 +404,7 @@ class Numbers:
                 try:
                     await self._confirm(place, self._seen.pop(place))
                 except StateError as error:  # a review asks the API server for such pods
-                    _LOG.warning("pods that were seen are not noted: %s", error)
+                    _LOG.warning("cannot note the pods that were seen: %s", error)
 
     def _take_later(self, now: float) -> None:
         due = [one for one in self._later if one[0] <= now]
@@ -427,7 +428,7 @@ class Numbers:
 
 
 def _chosen(content: Content, asked: Asking) -> Given:
-    """The slot and the number that are next, and whether all that is before them is known."""
+    """The next slot and number, and whether everything before them is known."""
     if asked.is_alone:
         return Given(0, 1)
     task = content.task_or_none(asked.path)
@@ -448,9 +449,10 @@ def _chosen(content: Content, asked: Asking) -> Given:
 
 
 def _next_like(foreseen: Given, content: Content, asked: Asking) -> Given | None:
-    """The slot and number to give out if a decision made with a foreseen number holds for them; ``None`` if it does not.
+    """The slot and number to assign if a decision made with a foreseen number is still valid; ``None`` if it is not.
 
-    A first attempt has no history, so it is decided alike in each slot; another replica may have given out the foreseen one.
+    A first attempt has no history, so its decision is the same for each slot; another replica may have assigned the foreseen
+    one.
     """
     is_first = foreseen.number == 1 and not asked.is_alone
     found = _chosen(content, asked) if is_first else foreseen
@@ -499,7 +501,7 @@ class PodsSeen:
         self._followed = FollowedNamespaces(
             api, Resource("/api/v1", "pods"), namespaces, keep=_has_token, slim=_slim, remember=False
         )
-        self._told: OrderedDict[Seen, None] = OrderedDict()
+        self._reported: OrderedDict[Seen, None] = OrderedDict()
 
     @property
     def is_complete(self) -> bool:
@@ -519,11 +521,11 @@ class PodsSeen:
             token = Seen(
                 str(metadata(change.data).get("namespace", "")), str(token_of(change.data)), uid_of(change.data)
             )
-            if token not in self._told:
-                self._told[token] = None
+            if token not in self._reported:
+                self._reported[token] = None
                 self._confirm([token])
-            while len(self._told) > _TOKENS_KEPT:
-                self._told.popitem(last=False)
+            while len(self._reported) > _TOKENS_KEPT:
+                self._reported.popitem(last=False)
 
 
 def _has_token(pod: Mapping[str, Any]) -> bool:
@@ -532,7 +534,7 @@ def _has_token(pod: Mapping[str, Any]) -> bool:
 
 
 def _slim(pod: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a pod: ten thousand of them fit into a few megabytes."""
+    """The compact record of a pod: ten thousand of them fit into a few megabytes."""
     meta = metadata(pod)
     kept = {key: meta[key] for key in ("name", "namespace", "resourceVersion") if key in meta}
     return {"metadata": {**kept, "uid": uid_of(pod), "annotations": {ADMISSION_ANNOTATION: str(token_of(pod))}}}

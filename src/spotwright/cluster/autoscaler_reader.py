@@ -1,6 +1,7 @@
-"""Reads what a cluster shows of its autoscalers and pools: for the webhook every ten seconds, for people when they ask.
+"""Reads the observable state of a cluster's autoscalers and pools: every ten seconds for the webhook, on request for people.
 
-An object that cannot be read leaves its autoscaler unknown; a missing one means no autoscaler. The watcher has its own streams.
+An object that cannot be read leaves its autoscaler unknown; a missing one means that there is no autoscaler. The watcher has
+separate streams.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ _MOST_NODE_POOLS = _MOST_EVENTS = "500"
 
 
 class _Found(NamedTuple):
-    """An answer of the API server: the object, or None if it does not exist; ``unread`` says why it is not known."""
+    """An answer of the API server: the object, or None if it does not exist; ``unread`` says why it is unknown."""
 
     data: Mapping[str, Any] | None
     unread: str = ""
 
 
 def _seen(found: Sequence[_Found], speaks: bool, now: float) -> Autoscalers:
-    """The autoscalers by the answers to :data:`_QUESTIONS`. ``speaks``: a cluster autoscaler is heard in Events."""
+    """The autoscalers by the answers to :data:`_QUESTIONS`. ``speaks``: a cluster autoscaler writes Events."""
     status, priorities, node_pools = found
     unread = "; ".join(dict.fromkeys(one.unread for one in (status, priorities, node_pools) if one.unread))
     state, has_status = _understood(status, status_of)
     if state is not None and not state.is_kept(now):
         state = None
     if has_status is False and speaks:
-        has_status, unread = None, "a cluster autoscaler speaks in Events, and has no status in kube-system"
+        has_status, unread = None, "a cluster autoscaler writes Events but has no status ConfigMap in kube-system"
     patterns, has_priorities = _understood(priorities, priorities_of)
     weights = None if node_pools.unread else weights_of((node_pools.data or {}).get("items") or ())
     return Autoscalers(has_status, state, has_priorities, patterns, weights, unread)
@@ -76,9 +77,9 @@ _QUESTIONS: Sequence[tuple[str, Mapping[str, str]]] = (
 
 
 class AutoscalerReader:
-    """What a cluster shows, up to ten seconds old: ``seen``. Await :meth:`follow`.
+    """The cluster's state, at most ten seconds old: ``seen``. Await :meth:`follow`.
 
-    Events are read of ``namespaces`` alone; none: of all.
+    Events are read only in ``namespaces``; if empty, in all.
     """
 
     def __init__(self, api: Api, namespaces: Sequence[str] = ()) -> None:
@@ -94,15 +95,15 @@ class AutoscalerReader:
             now = self._api.now()
             seen = await asyncio.to_thread(_seen, found, speaks, now)  # of 200 groups it takes a third of a second
             if seen.unread and seen.unread != self.seen.unread:
-                _LOG.warning("what adds nodes to the pools is not known: %s", seen.unread)
+                _LOG.warning("cannot tell what adds nodes to the pools: %s", seen.unread)
             self.seen, self.is_complete = seen, True
             await asyncio.sleep(_EVERY)
 
     async def _speaks(self) -> bool:
         """Whether a cluster autoscaler writes Events.
 
-        A tenant may write any Event in its namespace, and the answer counts for all: it takes two namespaces, or the
-        only one that is served.
+        A tenant may write any Event in its namespace, and the answer counts for all: so Events in two namespaces are required,
+        or in the only served one.
         """
         query, found = {"fieldSelector": f"source={SCALER}", "limit": _MOST_EVENTS}, set[str]()
         needed = 1 if len(self._namespaces) == 1 else 2
@@ -128,7 +129,7 @@ Get = Callable[..., Mapping[str, Any]]
 
 
 def hear_of_pools(get: Get) -> AutoscalerStatus:
-    """What the autoscalers say of pools, as far as this caller may read it."""
+    """The autoscalers' status of pools, as far as this caller may read it."""
     words = AutoscalerStatus()
     with contextlib.suppress(ApiFailed):  # no readable status: Events about a pod say less
         words.put_status(get(f"{_CONFIG_MAPS}/{STATUS}"))
@@ -156,7 +157,7 @@ def _hear(words: AutoscalerStatus, listed: Mapping[str, Any]) -> None:
 
 
 _DAEMON_SETS = "/apis/apps/v1/daemonsets"
-_NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such as a control plane of one's own
+_NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such as a separate control plane
 
 
 class ShownPools(NamedTuple):
@@ -191,7 +192,7 @@ async def _ask(context: str | None) -> ShownPools:
         maps, no_maps = await _config_maps(api)
     except ApiFailed as error:
         raise InputError(
-            f"{error}: reading pools needs a cluster that answers, and the right to list its nodes"
+            f"{error}: reading pools needs a cluster that answers and the right to list its nodes"
         ) from error
     finally:
         await api.close()
@@ -213,10 +214,10 @@ async def _config_maps(api: Api) -> tuple[list[dict[str, Any]], str]:
 
 
 async def _daemon_sets(api: Api) -> tuple[list[dict[str, Any]], str]:
-    """The DaemonSets of all namespaces, with the kind that items of a list lack; or why there are none to see.
+    """The DaemonSets of all namespaces, with the kind that list items lack; or the reason why they are unknown.
 
-    Pools can be read without them, so a caller who may not list them gets the reason. Raises :class:`ApiFailed` for anything
-    else.
+    Pools can be read without them, so a caller who may not list them gets the reason. Raises :class:`ApiFailed` for any other
+    error.
     """
     try:
         answer = await api.get(_DAEMON_SETS)

@@ -72,7 +72,9 @@ _LOOKED = 45.0  # seconds: the cluster autoscaler leaves new pods with GPUs for 
 _BINDS = 15.0  # seconds after a node has come until the scheduler has tried every pod on it
 _UNAVAILABLE = 90.0  # seconds: Karpenter says again each minute that a NodePool has no offering
 _REPEATED = 360.0  # seconds: autoscalers say again every five minutes that they add no node for a pod
-_TURN = 1.0  # seconds: times of the API are whole, and one turn of Karpenter orders nodes and says who gets none
+_TURN = (
+    1.0  # seconds: times of the API are whole, and one turn of Karpenter both orders nodes and reports pods without one
+)
 
 
 class _Word(NamedTuple):
@@ -87,7 +89,7 @@ class _Claim(NamedTuple):
     is_spot: bool | None = None  # not known before it is launched
 
     def is_of(self, pool: Pool) -> bool:
-        """Whether its node is one of a pool, as far as is known."""
+        """Whether its node belongs to a pool, as far as known."""
         return self.node_pool == node_pool_of(pool) and self.is_spot in (None, pool.is_spot)
 
 
@@ -106,7 +108,7 @@ def is_word(event: Mapping[str, Any], enabled: Collection[str]) -> bool:
 
 
 def slim_word(event: dict[str, Any]) -> dict[str, Any]:
-    """An Event with what is read of it."""
+    """The fields of an Event that are read."""
     kept = ("reason", "reportingComponent", "lastTimestamp", "eventTime", "firstTimestamp")
     about = mapping(event.get("involvedObject"))
     meta = {
@@ -127,14 +129,14 @@ def slim_word(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def slim_claim(claim: dict[str, Any]) -> dict[str, Any]:
-    """A NodeClaim with what is read of it: its requirements may name hundreds of instance types."""
+    """The fields of a NodeClaim that are read: its requirements may name hundreds of instance types."""
     kept = ("name", "uid", "resourceVersion", "labels", "creationTimestamp", "deletionTimestamp")
     meta = {key: metadata(claim)[key] for key in kept if key in metadata(claim)}
     return {"metadata": meta, "status": {"conditions": mapping(claim.get("status")).get("conditions")}}
 
 
 class AutoscalerStatus:
-    """The latest words. ``can_hear``: Events about pods can be read. ``sees_claims``: every NodeClaim is known."""
+    """The latest status. ``can_hear``: Events about pods can be read. ``sees_claims``: every NodeClaim is known."""
 
     def __init__(self) -> None:
         self.can_hear, self.sees_claims = True, False
@@ -168,13 +170,13 @@ class AutoscalerStatus:
         return uid
 
     def forget_pod(self, uid: str) -> None:
-        """Drop what was said of a pod."""
+        """Drop the status of a pod."""
         for words in self._words.values():
             for source in _OF_PODS:
                 words.pop((uid, source), None)
 
     def forget_namespace(self, namespace: str) -> None:
-        """Drop what was said of all pods of a namespace."""
+        """Drop the status of all pods of a namespace."""
         self._words.pop(namespace, None)
 
     def put_claim(self, claim: Mapping[str, Any], *, is_gone: bool = False) -> bool:
@@ -241,9 +243,9 @@ class AutoscalerStatus:
     def of(
         self, pod: Mapping[str, Any], wanted: Sequence[str], pools: Mapping[str, Pool], now: float
     ) -> PodWaits | None:
-        """The autoscalers' status of a pod that waits for a node of the pools ``wanted``; None: no relevant one.
+        """The autoscalers' status of a pod that waits for a node of the pools ``wanted``; None: nothing relevant.
 
-        ``now`` is the API server's clock in Unix seconds. Without a UID what is said of the pools alone.
+        ``now`` is the API server's clock in Unix seconds. Without a UID, only the status of the pools counts.
         """
         known = [pools[name] for name in wanted if name in pools]
         of_karpenter = [pool for pool in known if node_pool_of(pool)]
@@ -254,7 +256,7 @@ class AutoscalerStatus:
         if coming is not None:
             return coming
         if not self.can_hear and not found:
-            return _waits(ORDERS_UNKNOWN, "Events of autoscalers are not readable here")
+            return _waits(ORDERS_UNKNOWN, "Events of autoscalers cannot be read here")
         if not known or (of_karpenter and of_groups):
             return None  # each autoscaler speaks for its own pools alone
         if of_karpenter:
@@ -267,7 +269,7 @@ class AutoscalerStatus:
         return None if of_namespace is None else of_namespace.get((uid_of(pod), source))
 
     def _claimed(self, pod: Mapping[str, Any], wanted: Sequence[Pool], now: float) -> PodWaits | None:
-        """Whether Karpenter has ordered a node of these pools, and has not said since that none fits this pod."""
+        """Whether Karpenter ordered a node of these pools and has not reported since that none fits this pod."""
         names = {node_pool_of(pool) for pool in wanted}
         word = self._word(pod, PROVISIONER)
         failed_at = word.at if word is not None and word.reason == _FAILED else 0.0
@@ -339,37 +341,37 @@ class AutoscalerStatus:
     def _without_group(
         self, pod: Mapping[str, Any], wanted: Sequence[Pool], by_pool: Mapping[str, Sequence[Group]], now: float
     ) -> PodWaits | None:
-        """What the cluster autoscaler says of pools for which no node is on its way.
+        """The cluster autoscaler's status of pools for which no node is being provisioned.
 
-        That pools cannot grow counts for every namespace, so it has to be said of each: one namespace chooses which pools an
+        That a pool cannot grow applies to every namespace, so every pool must be reported: a namespace chooses which pools an
         attempt waits for together.
         """
         found = [group for groups in by_pool.values() for group in groups]
         if found:
             if not all(group.obstacle for group in found):
                 return self._not_looked_yet(pod, now)
-            told = "; ".join(f"{_short(group.name)} is {group.obstacle}" for group in found)
+            words = "; ".join(f"{_short(group.name)} is {group.obstacle}" for group in found)
             refused_at = [group.since or 0.0 for group in found if group.is_in_backoff]
             is_of_each = all(any(group.is_in_backoff for group in by_pool.get(pool.name, ())) for pool in wanted)
-            return _waits(CANNOT_GROW if is_of_each else NO_SCALE_UP, told, max(refused_at, default=None))
+            return _waits(CANNOT_GROW if is_of_each else NO_SCALE_UP, words, max(refused_at, default=None))
         word = self._word(pod, SCALER)
         if word is None or word.reason != _NOT_TRIGGERED or now >= word.at + _REPEATED:
             return None
         reasons = _CANNOT.findall(word.message)
         if not reasons or all(pool.min_nodes >= pool.max_nodes for pool in wanted):
             return None  # it does not report pools of a fixed size
-        told = f"no group that it admits can grow: {', '.join(dict.fromkeys(reasons))}"
-        return _waits(NO_SCALE_UP, told, word.at)
+        words = f"no node group that fits it can grow: {', '.join(dict.fromkeys(reasons))}"
+        return _waits(NO_SCALE_UP, words, word.at)
 
     def _not_looked_yet(self, pod: Mapping[str, Any], now: float) -> PodWaits | None:
         """Whether a pod is so new that an autoscaler which works has not had the time to order a node for it."""
         made_at = seconds(metadata(pod).get("creationTimestamp"))
         if made_at is None or now >= made_at + _LOOKED or self._status is None or self._status.at is None:
             return None
-        return _waits(NODE_ORDERED, "the cluster autoscaler has not looked at it yet", made_at)
+        return _waits(NODE_ORDERED, "the cluster autoscaler has not considered it yet", made_at)
 
     def _groups(self, wanted: Sequence[Pool], pools: Mapping[str, Pool], now: float) -> Mapping[str, Sequence[Group]]:
-        """The groups of each of these pools by a status that is kept up to date; none without such a status or group."""
+        """The groups of each of these pools from a status that is kept up to date; empty without such a status or group."""
         if self._status is None or not self._status.is_kept(now):
             return {}
         groups = {**self._missing(now), **self._status.groups}
@@ -403,7 +405,7 @@ def _states(status: Status | None) -> Any:
 
 
 def _keep(kept: OrderedDict[Any, _Word], key: Any, word: _Word, at_most: int) -> None:
-    """Keep a word, unless a later one is known."""
+    """Store a status, unless a later one is known."""
     before = kept.get(key)
     if before is not None and word.at < before.at:
         return

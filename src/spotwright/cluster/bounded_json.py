@@ -49,10 +49,10 @@ class TooManyValues(ValueError):
 
 
 def decode(content: bytes | str) -> dict[str, Any]:
-    """A JSON object of the API server, however large. What is nested too deep to be read is null in it.
+    """Decode a JSON object of the API server, however large. Values that are nested too deeply become null.
 
-    Objects of a custom resource may hold whatever their author likes, ten thousand levels deep, and come in one list with those
-    of others. Raises :class:`msgspec.DecodeError`.
+    Objects of a custom resource may hold anything, ten thousand levels deep, and arrive in one list with others. Raises
+    :class:`msgspec.DecodeError`.
     """
     return read_as(dict[str, Any], content.encode() if isinstance(content, str) else content)
 
@@ -66,7 +66,7 @@ def read_as(wanted: type[_T], content: bytes) -> _T:
 
 
 def most_memory(text: bytes) -> int:
-    """The bytes that a JSON text takes at most as Python's objects, whatever its texts are; a quick look."""
+    """The most bytes that a JSON text takes as Python objects, whatever its strings are; a quick estimate."""
     marks = text.count(b"[") * _LIST + text.count(b"{") * _MAPPING + text.count(b",") * _VALUE
     return marks + len(text) * (1 if text.isascii() else _WIDEST)
 
@@ -86,7 +86,7 @@ def is_large(text: bytes, most: int = MOST_MEMORY) -> bool:
 
 
 def _bytes_of_each(text: bytes) -> int:
-    """The bytes that each character of a text in UTF-8 takes in memory, by the widest of them."""
+    """The bytes that each character of a UTF-8 text takes in memory, by the widest of them."""
     first = max(text)
     return _WIDEST if first >= 0xF0 else _WIDE if first >= 0xC4 else 1
 
@@ -109,7 +109,7 @@ def read_object(text: bytes, most: int = MOST_MEMORY) -> dict[str, Any]:
 
 
 def main_fields(text: bytes) -> dict[str, Any]:
-    """What says which object it is and how it goes on. Raises :class:`TooManyValues` where that alone is too large."""
+    """The fields that identify an object and show its progress. Raises :class:`TooManyValues` if they alone are too large."""
     try:
         text = msgspec.json.encode(read_as(_MainParts, text))
     except msgspec.ValidationError:
@@ -128,7 +128,7 @@ def identity(text: bytes) -> dict[str, Any]:
 
 
 def _too_many(most: int = MOST_MEMORY) -> TooManyValues:
-    return TooManyValues(f"it would take more than {most // 1_000_000} MB of memory")
+    return TooManyValues(f"it would need more than {most // 1_000_000} MB of memory")
 
 
 class WatchEvent(msgspec.Struct):
@@ -139,7 +139,7 @@ class WatchEvent(msgspec.Struct):
 
 
 class ListMetadata(msgspec.Struct, rename="camel"):
-    """Where a page of a list stands."""
+    """The position of a page in a list."""
 
     resource_version: str | None = None
     continue_: str | None = msgspec.field(default=None, name="continue")
@@ -201,7 +201,7 @@ class _MainStatus(_Fields):
 
 
 class _MainParts(_Fields, kw_only=True):
-    """What says which object it is and how it goes on."""
+    """The fields that identify an object and show its progress."""
 
     api_version: Raw | UnsetType = UNSET
     kind: Raw | UnsetType = UNSET

@@ -53,7 +53,7 @@ _AUTHORITY_LASTS = timedelta(days=30)
 _SERVING_LASTS = timedelta(days=7)
 _BEFORE = timedelta(hours=1)  # clocks of API servers may be behind ours
 _NAME = "Spotwright webhook"
-_AGAIN = "remove it, and a new one is made"
+_AGAIN = "remove it, and the controller makes a new one"
 _SIGNS = x509.KeyUsage(
     key_cert_sign=True,
     crl_sign=True,
@@ -80,7 +80,7 @@ class Authority:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise StateError(f"{folder}: cannot be made ({error.strerror})") from error
+            raise StateError(f"{folder}: cannot be created ({error.strerror})") from error
 
     def renew(self, now: datetime | None = None) -> bytes:
         """Make an authority if none exists or the newest has used two thirds of its time.
@@ -286,7 +286,7 @@ def read_certificates(path: Path) -> bytes:
 def united(own: bytes, known: bytes, now: datetime) -> bytes:
     """The unexpired authorities of one replica and of the others that it knows (PEM texts), its own first.
 
-    Of others the newest are kept: each replica that begins on another node makes its own. Other text is left out.
+    Only the newest of the others are kept: each replica that starts on another node makes one. Other text is left out.
     """
     try:
         others = x509.load_pem_x509_certificates(known) if known.strip() else []
@@ -350,7 +350,7 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> N
 
 
 Publish = Callable[[bytes], Awaitable[None]]
-"""Publishes an authority, as PEM text, to everyone who has to trust it."""
+"""Publishes an authority, as PEM text, to everyone who must trust it."""
 
 Warn = Callable[[str, str], Awaitable[None]]
 """Reports a problem to people: its reason in one word, and a sentence."""
@@ -375,7 +375,7 @@ class Callers(NamedTuple):
 API_SERVERS = Callers("API servers", "new objects are not placed until it is renewed; attempts are still recorded")
 """Those that ask a webhook."""
 
-READERS = Callers("readers", "whole logs of the cluster are unreadable until it is renewed; all else goes on")
+READERS = Callers("readers", "whole logs of the cluster are unreadable until it is renewed; everything else continues")
 """The clients of a recorder."""
 
 
@@ -410,7 +410,7 @@ class Renewal:
         self._refused_looks = 0  # in a row, at which callers would have refused the certificate of the files
 
     async def look(self, publish: Publish, warn: Warn) -> None:
-        """Renew what is due, publish a new authority, serve a new certificate, and warn of one that ends or is refused."""
+        """Renew what is due, publish a new authority, serve a new certificate, and warn of one that expires or is refused."""
         problem = ""
         try:
             self._read_authorities()
@@ -419,11 +419,11 @@ class Renewal:
                 self._make(self._authority)
             if self._is_to_be_served() and self.served.reload():
                 self._served_until = self._accepted_until()
-                _LOG.info("a new certificate is served, until %s", _moment(self._span()[1]))
+                _LOG.info("serving a new certificate, valid until %s", _moment(self._span()[1]))
         except SpotwrightError as error:
-            problem = f"; it is not renewed: {error}"
+            problem = f"; it could not be renewed: {error}"
             if problem != self._problem:
-                _LOG.warning("certificates are not renewed, tried again every %g s: %s", _LOOK, error)
+                _LOG.warning("certificates could not be renewed, retrying every %g s: %s", _LOOK, error)
         self._problem = problem
         await self._judge(problem, warn)
 
@@ -434,10 +434,10 @@ class Renewal:
             await asyncio.sleep(_LOOK)
 
     def _is_to_be_served(self) -> bool:
-        """Whether callers accept what the files hold now, or refuse what is served as well.
+        """Whether callers accept the certificate in the files, or refuse the served one as well.
 
-        Somebody who replaces the files one after the other may have replaced the certificate and not its authority yet. Then
-        the certificate before goes on while it is good.
+        Somebody who replaces the files one by one may have replaced the certificate but not its authority yet. Then the
+        previous certificate is served while it is valid.
         """
         is_new = self._authority is None and self.served.is_changed and self._now() < self._served_until
         is_refused = is_new and self._refusal(self._published) != ""
@@ -453,7 +453,7 @@ class Renewal:
         return why_refused(self._files.certificate, self._files.key, authorities, self._names[:1])
 
     def _read_authorities(self) -> None:
-        """Read the authority; one that was there before stays beside it until it expires, because callers learn one by one."""
+        """Read the authority; keep the previous one beside it until it expires, because callers learn of it one by one."""
         if self._authority is not None:
             self.authorities = self._authority.renew(self._now())
             return
@@ -463,7 +463,7 @@ class Renewal:
         self.authorities = b"".join(one.public_bytes(Encoding.PEM) for one in (*known, *kept))
 
     async def _publish(self, publish: Publish) -> None:
-        """Publish the authorities, new ones a while before they are used. Known ones may wait for an API server that is away."""
+        """Publish the authorities, new ones some time before they are used. Known ones may wait for an unreachable API server."""
         is_new = self._published != self.authorities
         try:
             await publish(self.authorities)
@@ -497,7 +497,7 @@ class Renewal:
         self._said = reason
 
     def _verdict(self) -> tuple[str, str, timedelta]:
-        """The reason of a warning, its sentence, and after what time it is said again; empty: all is well."""
+        """The reason of a warning, its sentence, and after what time to repeat it; empty: all is well."""
         whose = str(self._files.certificate) if self._authority is None else "that it makes itself"
         begins, ends = self._span()
         refused = self._refusal(self.authorities)
@@ -505,7 +505,7 @@ class Renewal:
             text = f"{self._callers.who} would refuse the new certificate {whose} ({refused})"
             return (
                 "CertificateRefused",
-                f"{text}: the one before is served until {_moment(self._served_until)}",
+                f"{text}: the previous one is served until {_moment(self._served_until)}",
                 _REFUSED_AGAIN,
             )
         if refused:

@@ -1,9 +1,9 @@
-"""Makes the objects that pods mount for checkpoints in each namespace: the library's ConfigMap, and the policies' claims.
+"""Creates the objects that pods mount for checkpoints in each namespace: the library's ConfigMap, and the policies' claims.
 
-A separate module, because it is the one optional part of the controller that makes objects in others' namespaces, and needs no
-right when off. It uses only ``create``, so existing objects stay as they are; a new version of the library has a ConfigMap with
-a new name, beside the one that pods of the version before mount. Without the right, people make both as the messages say; the
-rest works as before.
+This is a separate module because it is the only optional part of the controller that creates objects in others' namespaces,
+and it needs no rights when it is off. It only uses ``create``, so existing objects stay unchanged; a new version of the
+library gets a ConfigMap with a new name, beside the one that older pods mount. Without the right, people create both as the
+messages say; everything else works as before.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ClaimForm(NamedTuple):
 
 
 class CheckpointObjects:
-    """Await :meth:`follow`. ``namespaces`` are those that are served; none: all that are labelled.
+    """Await :meth:`follow`. ``namespaces`` are the served ones; if empty, all labelled ones.
 
-    ``claims``: how claims are made; None: none are. ``clock`` is monotonic.
+    ``claims``: how to create claims; None: do not. ``clock`` is monotonic.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class CheckpointObjects:
         ] = {}  # namespace with its UID, path and name: when it was asked for
 
     async def follow(self) -> None:
-        """Make what is missing, again and again, until cancelled."""
+        """Create missing objects periodically, until cancelled."""
         while True:
             try:
                 await self.make()
             except ApiFailed as error:
-                _LOG.warning("what checkpoints need is not made: %s", error)
+                _LOG.warning("cannot create what checkpoints need: %s", error)
             await asyncio.sleep(_EVERY)
 
     async def make(self) -> None:
-        """Make what is missing now. Raises :class:`ApiFailed` where the namespaces cannot be listed."""
+        """Create missing objects now. Raises :class:`ApiFailed` if the namespaces cannot be listed."""
         now = self._clock()
         self._done = {key: at for key, at in self._done.items() if now - at < _SURE}
         for namespace, uid in await self._served():
@@ -81,7 +81,7 @@ class CheckpointObjects:
                     self._done[key] = now
 
     async def _served(self) -> list[tuple[str, str]]:
-        """The served namespaces with their UIDs, as far as those are known: a new namespace may have the name of an old one."""
+        """The served namespaces with their UIDs, as far as known: a new namespace may have the name of an old one."""
         if self._namespaces:
             return [(name, "") for name in self._namespaces]
         found = await self._api.get("/api/v1/namespaces", {"labelSelector": f"{ENABLED_LABEL}=true"})
@@ -97,7 +97,7 @@ class CheckpointObjects:
                 yield "persistentvolumeclaims", _claim(name, self._claims)
 
     async def _create(self, namespace: str, plural: str, made: dict[str, Any]) -> bool:
-        """Create an object unless it is there. False: try again soon."""
+        """Create an object unless it exists. False: try again soon."""
         name = made["metadata"]["name"]
         try:
             await self._api.send("POST", f"/api/v1/namespaces/{namespace}/{plural}", made)
@@ -105,9 +105,9 @@ class CheckpointObjects:
             if error.status == _NO_NAMESPACE:
                 return False
             if error.status != _EXISTS:
-                _LOG.warning("%s %s/%s is not made: %s", made["kind"], namespace, name, error)
+                _LOG.warning("cannot create %s %s/%s: %s", made["kind"], namespace, name, error)
             return not error.may_pass
-        _LOG.info("%s %s/%s is made: pods mount it for checkpoints", made["kind"], namespace, name)
+        _LOG.info("created %s %s/%s: pods mount it for checkpoints", made["kind"], namespace, name)
         return True
 
 

@@ -38,7 +38,7 @@ CONFIG_MAP = "spotwright"
 
 
 MOST_OF_NAMESPACE = 32 * 1024
-"""Characters of a namespace's text: any team writes one, and reading it takes up to 0.2 s."""
+"""Maximum characters of a namespace's text: any team writes one, and reading it takes up to 0.2 s."""
 
 MOST_AT_HOME = 256 * 1024
 """Characters of the cluster's text, which an administrator writes."""
@@ -46,7 +46,7 @@ MOST_AT_HOME = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """What is wrong with the ConfigMap of a namespace, for an Event about it."""
+    """The problem with a namespace's ConfigMap, for an Event about it."""
 
     namespace: str
     message: str
@@ -66,7 +66,7 @@ class Configurations:
     )  # what of a text that is in force counts on no cluster
 
     def apply(self, namespace: str, config_map: Mapping[str, Any] | None) -> None:
-        """Take the ConfigMap of a namespace over, as it is now; ``None`` where it was deleted."""
+        """Apply the current ConfigMap of a namespace; ``None`` if it was deleted."""
         text = _text_of(config_map)
         if text is None:
             for kept in (self._texts, self._newest, self._in_force, self._problems, self._without_effect):
@@ -87,7 +87,7 @@ class Configurations:
 
     @property
     def without_effect(self) -> list[ConfigProblem]:
-        """What the ConfigMaps in force set in vain: a deadline, and claims that are too many."""
+        """Settings of the ConfigMaps in force that have no effect: a deadline, and claims beyond the limit."""
         return [ConfigProblem(namespace, text) for namespace, text in sorted(self._without_effect.items()) if text]
 
     def _settle(self, namespace: str) -> None:
@@ -112,10 +112,8 @@ class Configurations:
         name = f"ConfigMap {namespace}/{CONFIG_MAP}: {FILE_NAME}"
         most = MOST_AT_HOME if namespace == self.home else MOST_OF_NAMESPACE
         if len(text) > most:  # before it is read: that takes up to 10 ms for each KiB
-            shown = f"{len(text) // 1024} KiB, and at most {most // 1024} KiB are read"
-            raise ConfigError(
-                f"{name}: it has {shown}: leave out tasks and pools that are like others, by patterns in names"
-            )
+            shown = f"{len(text) // 1024} KiB, and the limit is {most // 1024} KiB"
+            raise ConfigError(f"{name}: it has {shown}: replace similar tasks and pools by patterns in their names")
         cluster = self._in_force.get(self.home) if namespace != self.home else None
         own = configuration.parse(text if cluster is None else _with_pools(text, cluster), name, traces_exist=False)
         layers = [
@@ -200,8 +198,8 @@ _REST, _LONGEST_REST = (
 class ConfigMaps:
     """The ConfigMaps of a cluster. ``configurations`` changes with them; await :meth:`follow`.
 
-    ``events`` reports problems to their authors; None: another component does. ``namespaces`` limits which ConfigMaps are read,
-    each alone, besides that of ``home``; none: all.
+    ``events`` reports problems to their authors; None: another component does. ``namespaces`` limits which ConfigMaps are
+    read, each by name, in addition to the one of ``home``; if empty, all.
     """
 
     def __init__(
@@ -227,11 +225,11 @@ class ConfigMaps:
         ] = {}  # by namespace: when its ConfigMap is read again, by the monotonic clock
         self._news = asyncio.Event()
         self._reported: dict[str, str] = {}  # the problem of each namespace, as its Event says it
-        self._warned: dict[str, str] = {}  # what each namespace sets in vain, as its Event says it
+        self._warned: dict[str, str] = {}  # each namespace's settings without effect, as in its Event
 
     @property
     def is_complete(self) -> bool:
-        """Whether every ConfigMap is read. A namespace whose own may not be read has none, until it may."""
+        """Whether every ConfigMap was read. A namespace whose ConfigMap may not be read counts as having none, until it may."""
         return self._followed.is_complete and self._waiting.keys() <= self._known
 
     @property
@@ -272,12 +270,12 @@ class ConfigMaps:
         self._news.clear()
 
     def _next(self) -> str | None:
-        """Whose ConfigMap is read next: the first that waits, unless its namespace rests from what the last one has cost."""
+        """The namespace whose ConfigMap is read next: the first in the queue, unless it pauses for the cost of its last one."""
         now = time.monotonic()
         return next((each for each in self._waiting if now >= self._rests_until.get(each, 0.0)), None)
 
     async def _apply(self, namespace: str, change: Change) -> None:
-        """Take one change. A text is read beside the loop: its author decides how long that takes, and how often."""
+        """Apply one change. The text is parsed outside the loop: its author decides how long and how often that takes."""
         began, is_gone = time.monotonic(), change.kind is ChangeKind.DELETED
         await asyncio.to_thread(self.configurations.apply, namespace, None if is_gone else change.data)
         if is_gone:
@@ -312,4 +310,4 @@ class ConfigMaps:
 
 
 def _of_problem(message: str) -> str:
-    return f"not in force, the last good configuration stays: {message}"
+    return f"not in force; the last valid configuration still applies: {message}"

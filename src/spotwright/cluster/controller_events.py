@@ -32,13 +32,13 @@ _SEEN_KEPT = 10_000  # UIDs of pods
 class _ByNamespace:
     """Reports objects to their namespaces, at most once a minute: the first one, and how many more there are.
 
-    ``reason`` is that of the Event, ``now`` the API server's clock.
+    ``reason`` is the Event's, ``now`` the API server's clock.
     """
 
     def __init__(self, events: EventWriter, now: Callable[[], float], reason: str) -> None:
         self._events, self._now, self._reason = events, now, reason
         self._new: dict[str, list[tuple[Mapping[str, Any], str]]] = {}  # each with what is said of it
-        self._told_at: dict[str, float] = {}
+        self._reported_at: dict[str, float] = {}
 
     def put(self, about: Mapping[str, Any], why: str) -> None:
         """Add an object to report. ``why`` is the end of a sentence that begins with its kind and name."""
@@ -47,9 +47,9 @@ class _ByNamespace:
     async def tell(self) -> None:
         """Write an Event about the first of them, until cancelled."""
         while True:
-            for namespace in [each for each in self._new if self._now() >= self._told_at.get(each, 0.0) + _MINUTE]:
+            for namespace in [each for each in self._new if self._now() >= self._reported_at.get(each, 0.0) + _MINUTE]:
                 objects = self._new.pop(namespace)
-                self._told_at[namespace] = self._now()
+                self._reported_at[namespace] = self._now()
                 more = f", and {len(objects) - 1} more" if len(objects) > 1 else ""
                 about, why = objects[0]
                 kind = str(about.get("kind", ""))
@@ -67,8 +67,8 @@ class Defects:
     """
 
     def __init__(self, events: EventWriter, now: Callable[[], float], tally: Tally) -> None:
-        self._tally, self._told = tally, _ByNamespace(events, now, "NotRecorded")
-        self.tell = self._told.tell
+        self._tally, self._reported = tally, _ByNamespace(events, now, "NotRecorded")
+        self.tell = self._reported.tell
 
     def heard(self, workload: Mapping[str, Any]) -> None:
         """Hear of a workload that is set aside; empty: it is gone."""
@@ -76,10 +76,10 @@ class Defects:
         if not workload:
             return
         why = (
-            "is not recorded any more, because of a defect in Spotwright: the recorder's log has the error; please report it. "
-            "It goes on and is placed as before; a recorder that starts again tries to record it"
+            "is no longer recorded, because of a defect in Spotwright: the recorder's log has the error; please report it. "
+            "It goes on and is placed as before; a restarted recorder will try to record it"
         )
-        self._told.put(workload, why)
+        self._reported.put(workload, why)
 
 
 class Unplaced:
@@ -91,8 +91,8 @@ class Unplaced:
     def __init__(self, events: EventWriter, now: Callable[[], float], tally: Tally) -> None:
         self._now, self._tally = now, tally
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._told = _ByNamespace(events, now, "StartedUnplaced")
-        self.tell = self._told.tell
+        self._reported = _ByNamespace(events, now, "StartedUnplaced")
+        self.tell = self._reported.tell
 
     def look(self, run: WorkloadRun, seen: SeenPod, _is_cut_off: bool) -> None:
         """Hear of a pod that is recorded."""
@@ -107,7 +107,7 @@ class Unplaced:
         if len(self._seen) > _SEEN_KEPT:
             self._seen.popitem(last=False)
         self._tally.unplaced += 1
-        self._told.put(pod, f"started unplaced: {why}")
+        self._reported.put(pod, f"started unplaced: {why}")
 
 
 class UnreadKinds:
@@ -118,7 +118,7 @@ class UnreadKinds:
 
     def __init__(self, events: EventWriter, home: str, tally: Tally) -> None:
         self._events, self._home, self._tally = events, home, tally
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._before: set[tuple[str, str]] = set()
         self._now: set[tuple[str, str]] = set()
 
@@ -137,11 +137,11 @@ class UnreadKinds:
     async def look(self) -> None:
         """Write an Event about each problem that the last look showed too and that is not reported yet."""
         now = set(self._now)
-        self._told &= now
-        for kind, why in sorted((now & self._before) - self._told):
+        self._reported &= now
+        for kind, why in sorted((now & self._before) - self._reported):
             event = about_namespace(self._home)
-            await self._events.write(event, "KindNotRead", f"{kind} is not read: {why}", is_warning=True)
-            self._told.add((kind, why))
+            await self._events.write(event, "KindNotRead", f"{kind} cannot be read: {why}", is_warning=True)
+            self._reported.add((kind, why))
         self._before = now
 
 
@@ -167,7 +167,7 @@ class Troubles:
 _NAME = re.compile(r"[-.a-z0-9]{1,63}/[-.a-z0-9]{1,253}")  # of a controller
 _MOST_RIVALS = 3  # of one namespace: makers of objects choose the names
 _MOST_WAITING = 100
-_MADE_AFTER = 2.0  # seconds after its review in which an object is there
+_MADE_AFTER = 2.0  # seconds after its review until an object exists
 
 
 class FindObject(Protocol):
@@ -178,10 +178,10 @@ class FindObject(Protocol):
 
 
 class ConflictingControllers:
-    """What was found so far. ``name`` is that of this controller: NAMESPACE/NAME.
+    """The rivals found so far. ``name`` is this controller's: NAMESPACE/NAME.
 
-    Any client of the webhook's port may send reviews of objects that do not exist, so a rival is reported only after its object
-    was found in the cluster with its mark.
+    Any client of the webhook's port may send reviews of objects that do not exist, so a rival is reported only after its
+    object was found in the cluster with its mark.
     """
 
     def __init__(self, events: EventWriter, name: str, find_object: FindObject) -> None:
@@ -212,8 +212,8 @@ class ConflictingControllers:
                 continue
             self._known.setdefault(namespace, set()).add(rival)
             text = (
-                f"{rival} serves namespace {namespace} beside {self.name}: what is created there follows the one that is asked"
-                " first, and both record and move its pods; end one of them with spotwright controller unregister"
+                f"{rival} also serves namespace {namespace}, beside {self.name}: the one asked first places new objects, and"
+                " both record and evict pods; stop one of them with spotwright controller unregister"
             )
             _LOG.warning("%s", text)
             event = about_namespace(namespace)

@@ -1,4 +1,4 @@
-"""What the two processes of a controller are started with."""
+"""The settings of the two processes of a controller."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings(Settings):
-    """What a process that answers reviews needs beside.
+    """Settings of a process that answers reviews.
 
     ``where`` is how the API server reaches the webhook: the namespace and name of a Service, or an ``https`` address.
-    ``client_authority`` is a file with the authority (PEM) of the certificates with which API servers log in to the webhook,
-    where they were configured to: reviews without one are refused then, and probes are answered. ``refusal_image`` is a small
-    image with a shell, and refused pods run it as ``refusal_user``; 0: as their own user, or that of the image.
-    ``argo_executor_images`` are the images of Argo's own containers; none: all whose repository is called ``argoexec``.
-    ``registers``: the authority is written into the registration. ``makes_library``: the ConfigMap with the checkpoint library
-    is made in every served namespace; with a ``claim_size``, such as ``20Gi``, so are the claims that policies name, of the
-    storage class ``claim_class``, or the cluster's default.
+    ``client_authority`` is a file with the CA (PEM) of the certificates with which API servers log in to the webhook, if they
+    are configured to: then reviews without one are refused, and probes are answered. ``refusal_image`` is a small image with a
+    shell, and refused pods run it as ``refusal_user``; 0: as their own user, or the image's. ``argo_executor_images`` are the
+    images of Argo's own containers; if empty, all whose repository is called ``argoexec``. ``registers``: the CA is written
+    into the registration. ``makes_library``: the ConfigMap with the checkpoint library is created in every served namespace;
+    with a ``claim_size``, such as ``20Gi``, the claims that policies name are too, of the storage class ``claim_class`` or the
+    cluster's default.
     """
 
     host: str = "127.0.0.1"
@@ -81,7 +81,7 @@ class WebhookSettings(Settings):
 
     @property
     def served_names(self) -> list[str]:
-        """The names and addresses that the certificate is for, first that by which API servers reach the webhook."""
+        """The names and addresses of the certificate; the first one is the one by which API servers reach the webhook."""
         if isinstance(self.where, str):
             rest = self.where.partition("://")[2].partition("/")[0]
             return [rest[1:].partition("]")[0] if rest.startswith("[") else rest.partition(":")[0]]
@@ -91,12 +91,12 @@ class WebhookSettings(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderSettings(Settings):
-    """What a process that records, keeps logs and moves pods needs beside.
+    """Settings of a process that records, stores logs and evicts pods.
 
-    ``read_port`` is where people read logs; None: nowhere. ``log_limit`` is in bytes, for the log of one attempt; 0 keeps no
-    logs. ``namespace_log_limit`` is for all logs of a namespace. ``logs`` is the address of the store that has the logs; empty:
-    the end of each stands in its record. ``max_node_provision_time`` is in seconds: after it a node that an autoscaler has
-    ordered counts as one that never comes. Members of ``repair_group`` may delete archives of runs; empty: no one may.
+    ``read_port`` is where people read logs; None: nowhere. ``log_limit`` is in bytes, for the log of one attempt; 0 stores no
+    logs. ``namespace_log_limit`` is for all logs of a namespace. ``logs`` is the address of the log store; empty: the end of
+    each log is in its record. ``max_node_provision_time`` is in seconds: after it, a node that an autoscaler ordered counts as
+    one that will never come. Members of ``repair_group`` may delete archives of runs; empty: no one may.
     """
 
     read_host: str = "127.0.0.1"
@@ -109,13 +109,13 @@ class RecorderSettings(Settings):
 
     @property
     def served_names(self) -> list[str]:
-        """The names and addresses that the certificate is for, first that by which readers check it."""
+        """The names and addresses of the certificate; the first one is the one that readers check."""
         own = [] if _is_any(self.read_host) else [self.read_host]
         return [reading_name(self.home), *own]
 
 
 def _is_any(host: str) -> bool:
-    """Whether a host stands for all addresses of a machine, so that no certificate can be for it."""
+    """Whether a host means all addresses of a machine, so that a certificate cannot name it."""
     try:
         return not host or ipaddress.ip_address(host).is_unspecified
     except ValueError:  # a name

@@ -31,7 +31,7 @@ from spotwright.kinds.kind import Retry, run_kind
 from spotwright.kube.object_fields import Owner, controller_of, mapping, mappings, metadata, seconds, text, uid_of
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Pool
-from spotwright.notices.node_event import ToldNotice
+from spotwright.notices.node_event import NodeNotice
 from spotwright.placing.context import QUEUE_LABEL
 
 __all__ = [
@@ -59,7 +59,7 @@ _CHANGED = 409  # its version or UID is another one: what the watcher sees next 
 
 @dataclass(slots=True)
 class Eviction:
-    """What is to be done to a pod. ``not_before`` is by the monotonic clock."""
+    """An action on a pod. ``not_before`` is by the monotonic clock."""
 
     what: Literal["evict", "delete"]
     namespace: str
@@ -94,7 +94,7 @@ class EvictionJournal:
         self._open.pop(uid, None)
 
     async def do(self, clock: float) -> None:
-        """Try what is due."""
+        """Try the actions that are due."""
         for eviction in [each for each in self._open.values() if each.not_before <= clock]:
             await self._try(eviction, clock)
 
@@ -112,7 +112,7 @@ class EvictionJournal:
             eviction.not_before = clock + min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(eviction.tries - 1, 10))
             if error.status != _CHANGED:
                 _LOG.warning(
-                    "pod %s/%s: cannot %s it, tried again: %s", eviction.namespace, eviction.name, eviction.what, error
+                    "pod %s/%s: cannot %s it, retrying: %s", eviction.namespace, eviction.name, eviction.what, error
                 )
             return
         eviction.not_before = clock + _LONGEST_WAIT  # its object may stay until its controller lets go of it
@@ -156,7 +156,7 @@ def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *
     if any(labels.get(QUEUE_LABEL) for labels in labelled):
         return "Kueue chooses its flavor, and with it its nodes"
     if controller_of(pod) is not None and not is_admitted:
-        return "no webhook has admitted it for a rung, so the next pod would wait for the same nodes"
+        return "it was not pinned to a rung by the webhook, so the next pod would wait for the same nodes"
     return why_not_made_again(pod, owners)
 
 
@@ -178,7 +178,7 @@ _FIRST_BACKOFF, _LONGEST_BACKOFF = (
 
 
 def backoff_after(failed: int) -> float:
-    """Seconds for which a Job makes no pod after so many failed ones, one at least, with no success between them."""
+    """Seconds for which a Job creates no pods after so many failures, at least one, with no success between them."""
     return min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(failed - 1, 10))
 
 
@@ -186,9 +186,9 @@ _WORTH = 120.0  # seconds of a Job's backoff that are never too many: four pods 
 
 
 def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
-    """Why the pods of a Job should avoid a pool from which they may have to be evicted; empty if they may use it.
+    """Why a Job's pods should avoid a pool from which they may have to be evicted; empty if they may use it.
 
-    All that wait there in vain are evicted together, and the Job then makes none for ten minutes.
+    All pods that wait there would be evicted at once, and the Job would then create none for ten minutes.
     """
     if not _waits_to_make_pods(owners):
         return ""
@@ -199,7 +199,7 @@ def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
     cost = backoff_after(max(1, parallelism))
     if cost <= _WORTH:
         return ""
-    return f"its Job makes no pod for {cost:g} s after {parallelism} of them are evicted together"
+    return f"its Job creates no pods for {cost:g} s after {parallelism} of them are evicted at once"
 
 
 def _waits_to_make_pods(owners: Sequence[Mapping[str, Any]]) -> bool:
@@ -227,18 +227,18 @@ def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[st
 
 
 def _failed_at(attempt: AttemptState) -> float:
-    """When an attempt has ended, or was recalled; 0 for one that goes on."""
+    """When an attempt ended or was recalled; 0 for an active one."""
     return attempt.ended_at or (attempt.taken_back.at if attempt.taken_back is not None else 0.0)
 
 
 def worth_moving_at(
     state: RunState, task: TaskState, attempt: AttemptState, owners: Sequence[Mapping[str, Any]], now: float
 ) -> float:
-    """The moment from which on an eviction costs no more than the wait.
+    """The moment from which an eviction costs no more than waiting.
 
-    What it costs is the time for which the Job makes no pod, for this pod and for all others of the Job: so of many pods that
-    wait in vain only as many are evicted at once as are worth it. What the wait is worth is ``pending_timeout``, or the time that
-    has been waited already. A few go together in any case: one after the other, their waits would add up.
+    The cost is the time for which the Job creates no pods, for this pod and for all others of the Job: so of many waiting pods
+    only as many are evicted at once as are worth it. The wait is worth ``pending_timeout``, or the time waited already. A few
+    are always evicted together: one by one, their waits would add up.
     """
     cost = backoff_of_job(state, task, owners)
     if cost <= _WORTH or cost < task.plan.policy.pending_timeout:
@@ -251,12 +251,12 @@ _BEFORE_END = 180.0  # seconds before that end: a node that was silent long befo
 
 
 class NodeSeen(NamedTuple):
-    """What is known of a node. ``state`` is its object, or its last one; ``is_deleted``: the API has it no more."""
+    """The known state of a node. ``state`` is its object, or the last one seen; ``is_deleted``: the API no longer has it."""
 
     name: str
     state: Mapping[str, Any] | None
     events: Sequence[Mapping[str, Any]] = ()
-    told: ToldNotice | None = None
+    notice: NodeNotice | None = None
     is_deleted: bool = False
 
 
@@ -272,14 +272,14 @@ def why_gone(node: NodeSeen, now: float) -> str:
     made_at = seconds(metadata(node.state).get("creationTimestamp")) or 0.0
     for event in node.events:
         if event.get("reason") in node_signs.GONE_EVENTS and event_time(event) >= made_at:
-            return f"the provider has no machine for node {node.name} any more (event {event['reason']})"
+            return f"the provider no longer has a machine for node {node.name} (event {event['reason']})"
     return _taken_after_notice(node, now)
 
 
 def why_replaced(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], node: NodeSeen) -> str:
-    """Why the Job of a pod that is to be deleted on a silent node may make its next one; empty if it has to wait for the node.
+    """Why the Job of a pod on a silent node may create its next pod once this one is being deleted; empty if it must wait.
 
-    Without a ``podFailurePolicy`` a Job makes it as soon as the pod is to be deleted. Ours must not make it wait for longer; an
+    Without a ``podFailurePolicy`` a Job does so as soon as a pod is being deleted. Ours must not make it wait longer; an
     author who wants that says so, which placement notes on the pods (:data:`~spotwright.kinds.job.REPLACEMENT_ANNOTATION`).
     """
     is_silent = _ready(node.state).get("status") == "Unknown"
@@ -294,23 +294,28 @@ def why_replaced(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], no
     rules = mappings(mapping(mapping(owners[0].get("spec")).get("podFailurePolicy")).get("rules"))
     if not any(map(is_own_rule, rules)):
         return ""
-    return f"node {node.name} does not report, and without our podFailurePolicy its Job would not wait for it"
+    return f"node {node.name} does not report, and its Job, which lacks our podFailurePolicy, would not wait for it"
 
 
 def not_ready_since(node: Mapping[str, Any] | None) -> float | None:
-    """Since when a node is not Ready, in Unix seconds; None if it is, or if that is not known."""
+    """Since when a node is not Ready, in Unix seconds; None if it is, or if that is unknown."""
     ready = _ready(node)
     return None if ready.get("status") in (None, "True") else seconds(ready.get("lastTransitionTime"))
 
 
 def _taken_after_notice(node: NodeSeen, now: float) -> str:
-    told, silent_since = node.told, not_ready_since(node.state)
-    if told is None or told.notice.kind != "interruption" or not told.notice.certain or silent_since is None:
+    announced, silent_since = node.notice, not_ready_since(node.state)
+    if (
+        announced is None
+        or announced.notice.kind != "interruption"
+        or not announced.notice.certain
+        or silent_since is None
+    ):
         return ""
-    ends_at = told.notice.ends_at
+    ends_at = announced.notice.ends_at
     if now < ends_at + _AFTER_NOTICE or silent_since < ends_at - _BEFORE_END:
         return ""
-    return f"the provider has announced the end of node {node.name}, which does not report since"
+    return f"the provider announced the end of node {node.name}, which has not reported since"
 
 
 def _ready(node: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -337,13 +342,13 @@ class _Seen(Protocol):
 
 
 class _View(Protocol):
-    """What the watcher knows of nodes."""
+    """The watcher's knowledge of nodes."""
 
     def node(self, name: str) -> Mapping[str, Any] | None: ...
     def is_node_gone(self, name: str) -> bool: ...
     def is_ready(self, name: str) -> bool: ...
     def events_of(self, node: str) -> Sequence[Mapping[str, Any]]: ...
-    def told(self, name: str) -> ToldNotice | None: ...
+    def notice_of(self, name: str) -> NodeNotice | None: ...
 
 
 class Descheduler:
@@ -363,7 +368,7 @@ class Descheduler:
         self._due: dict[str, float] = {}  # pod UID -> when to look again, by the monotonic clock
 
     async def run(self, look_at: Callable[[Iterable[str]], None]) -> None:
-        """Work until cancelled. ``look_at`` lets the watcher look at pods again, by their UIDs."""
+        """Work until cancelled. ``look_at`` makes the watcher look at pods again, by UID."""
         while True:
             clock = self._clock()
             due = [uid for uid, at in self._due.items() if at <= clock][:_AT_ONCE]
@@ -453,7 +458,7 @@ class Descheduler:
         if attempt.bound_at is not None and attempt.pool is not None:
             bound = AttemptBound(attempt.bound_at, node=name, pool=attempt.pool)
             self._pauses.take(_namespace(seen.pod), pools, bound)
-        node = NodeSeen(name, view.node(name), view.events_of(name), view.told(name), view.is_node_gone(name))
+        node = NodeSeen(name, view.node(name), view.events_of(name), view.notice_of(name), view.is_node_gone(name))
         if view.is_ready(name):
             if attempt.held is not None:
                 yield PodStuckTerminating(now, task.path, attempt.number)
@@ -484,7 +489,7 @@ class Descheduler:
             return
         self._attempts[uid_of(pod)] = attempt, pools
         if not attempt.released:
-            why = f"node {node.name} restarted before it began, and its kubelet does not start it any more: {restarted}"
+            why = f"node {node.name} restarted before it began, and its kubelet will not start it: {restarted}"
             yield AttemptReleased(now, task.path, attempt.number, why=why)
 
     def _want(self, what: Any, pod: Mapping[str, Any], why: str) -> None:

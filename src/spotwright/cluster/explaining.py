@@ -1,7 +1,7 @@
-"""Explains where a pod is, or why it waits, by what the API server shows now and its run has recorded.
+"""Explains where a pod is, or why it waits, from the API server's current state and the records of its run.
 
-It reads with the caller's own rights. A Job, a Workflow or a run is explained by its pods. For a waiting pod it says why the
-pod is moved or stays, and for a silent node what to do.
+It reads with the caller's own rights. A Job, a Workflow or a run is explained by its pods. For a waiting pod it says whether
+and why the pod will be evicted, and for a silent node what to do.
 """
 
 from __future__ import annotations
@@ -147,12 +147,12 @@ def not_started(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> str:
     try:
         events = kubernetes.get(*events_of_pod(pod)).get("items") or ()
     except ApiFailed as error:
-        return why_not_started(pod, ()) or f"its events may say why, and they cannot be read: {error}"
+        return why_not_started(pod, ()) or f"its events may say why, but cannot be read: {error}"
     return why_not_started(pod, events)
 
 
 def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The owners of a pod, nearest first; of one that cannot be read only its kind is known."""
+    """The owners of a pod, nearest first; only the kind of one that cannot be read."""
     owners: list[Mapping[str, Any]] = []
     here = pod
     while (named := controller_of(here)) is not None and named.kind in run_kinds():
@@ -210,7 +210,7 @@ def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namesp
     pods = [found] if kind == "Pod" else _pods(kubernetes, where, reader)
     if kind != "Pod" and not pods:
         notes.append(f"no attempt of {kind} {name} waits or runs now")
-    return _told(kubernetes, runs, f"{kind} {where}/{name}", reader, pods, notes)
+    return _answer(kubernetes, runs, f"{kind} {where}/{name}", reader, pods, notes)
 
 
 def _of_a_run(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: str) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _of_a_run(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: 
     try:
         reader = runs.open(text, namespace)
     except UnknownRun as error:
-        raise InputError(f"{error}; an object is named as kind/name, with one of the kinds {_KINDS}") from error
+        raise InputError(f"{error}; name an object as KIND/NAME, with one of the kinds {_KINDS}") from error
     where = str(reader.state.meta.arguments.get("namespace", ""))
     pods = _pods(kubernetes, where, reader)
     notes = []
@@ -228,10 +228,10 @@ def _of_a_run(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: 
         notes.append(
             f"no attempt waits or runs now{so}; spotwright show {reader.folder.name} --cluster lists all attempts"
         )
-    return _told(kubernetes, runs, reader.state.meta.pipeline, reader, pods, notes)
+    return _answer(kubernetes, runs, reader.state.meta.pipeline, reader, pods, notes)
 
 
-def _told(
+def _answer(
     kubernetes: Kubernetes,
     runs: RecordedRuns,
     what: str,
@@ -301,7 +301,7 @@ def _read_name(text: str) -> tuple[str, str]:
     kinds = {kind.lower(): kind for kind in EXPLAINED} | {f"{kind.lower()}s": kind for kind in EXPLAINED} | _SHORT
     kind = kinds.get(word.lower().partition(".")[0], "")
     if not (slash and name and kind):
-        raise InputError(f"{text!r}: expected the name of a run, or kind/name with one of the kinds {_KINDS}")
+        raise InputError(f"{text!r}: expected the name of a run, or KIND/NAME with one of the kinds {_KINDS}")
     return kind, name
 
 
@@ -370,9 +370,9 @@ def _run(runs: RecordedRuns, roots: Sequence[tuple[str, str]], namespace: str) -
 
 
 def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> str:
-    """Why no run is of an object, by what the controller says that it watches."""
+    """Why an object has no run, from what the controller says that it watches."""
     if watched.get("unknown"):
-        return f"what the controller watches is not known: {watched['unknown']}"
+        return f"cannot tell what the controller watches: {watched['unknown']}"
     if not watched.get("is_served"):
         return (
             f"the controller does not serve namespace {namespace}: "
@@ -382,7 +382,7 @@ def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> 
     if kind != "Pod" and state != WATCHED:
         why = state or "the controller does not watch this kind"
         return f"no {kind} is recorded: {why}; the controller looks again every 20 s"
-    return "it had no pod with a policy while the controller watched; what begins now is recorded within seconds"
+    return "it had no pod with a policy while the controller watched; new pods are recorded within seconds"
 
 
 def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> list[dict[str, Any]]:
@@ -417,11 +417,11 @@ def _unread_nodes(kubernetes: Kubernetes, pods: Sequence[Mapping[str, Any]]) -> 
             kubernetes.get(object_path("v1", "Node", name))
         except ApiFailed as error:
             if error.status == 403:
-                yield "you may not get nodes: whether the nodes of these pods report is known from the run alone"
+                yield "you may not get nodes, so only the run shows whether the nodes of these pods report"
 
 
 def _left_out(count: int) -> list[str]:
-    return [f"{count - _MOST_PODS} pods more wait or run"] if count > _MOST_PODS else []
+    return [f"{count - _MOST_PODS} more pods wait or run"] if count > _MOST_PODS else []
 
 
 def _explained(pod: Mapping[str, Any], reader: RunReader | None) -> dict[str, Any]:
@@ -473,7 +473,7 @@ def _capacity(reader: RunReader | None, attempt: AttemptState | None) -> str | N
 
 
 def _scheduler(pod: Mapping[str, Any]) -> str:
-    """What kube-scheduler says of a pod that has no node."""
+    """The kube-scheduler's message about a pod that has no node."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     for each in conditions:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
@@ -506,7 +506,7 @@ def _history(task: TaskState | None, attempt: AttemptState | None) -> Iterator[s
         return
     before = [each for each in task.attempts if each.number < attempt.number]
     if len(before) > _HISTORY:
-        yield f"{len(before) - _HISTORY} attempts before these"
+        yield f"{len(before) - _HISTORY} earlier attempts"
     for each in before[-_HISTORY:]:
         where = f" in {each.pool}" if each.pool else ""
         if each.cause is None:
@@ -519,18 +519,18 @@ def _history(task: TaskState | None, attempt: AttemptState | None) -> Iterator[s
 
 
 def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Iterator[str]:
-    """Settings that nothing in the cluster enforces for this pod."""
+    """Settings that are not enforced for this pod."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     is_admitted = bool((metadata.get("annotations") or {}).get(_RUNG))
     affinity = value_at(spec, REQUIRED)
     if (metadata.get("labels") or {}).get(QUEUE_LABEL):
         yield "the rung: Kueue chooses the flavor, and with it the nodes"
     elif not is_admitted:
-        yield "the rung: no webhook has admitted this pod, so its own affinity alone decides where it may run"
+        yield "the rung: the webhook did not admit this pod, so only its own affinity decides where it may run"
     elif not affinity and _OPEN not in (metadata.get("annotations") or {}):
-        yield "the rung: the pod has no required node affinity, so it is a wish"
+        yield "the rung: the pod has no required node affinity, so the rung is only a preference"
     if not is_admitted:
-        yield "the budgets: they are counted, but no pod is made a refusal when one is spent"
+        yield "the budgets: they are counted, but pods are not refused when one is spent"
     if attempt is not None and attempt.pool is not None and attempt.pools and attempt.pool not in attempt.pools:
         yield f"the pools of its rung: it runs in {attempt.pool}, which is not one of them"
 

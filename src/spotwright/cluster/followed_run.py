@@ -1,7 +1,7 @@
-"""A recorded run for its readers: its events and logs as they come, and whether it is still recorded.
+"""A recorded run for its readers: its events and logs as they arrive, and whether it is still being recorded.
 
-While a reader waits, the API server streams changes, so objects are not listed again. The end of a log that an attempt's object
-keeps is read as a log that only grows, as readers take every log.
+While a reader waits, the API server streams changes, so objects are not listed again. The end of a log that an attempt's
+object stores is read as a log that only grows, as readers read every log.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RunWatch:
             self._news.wait_for(lambda: self._changes is None or self._changes, seconds)
 
     def take(self) -> list[dict[str, Any]] | None:
-        """The objects that have changed since the last call; None: a stream has ended, and all has to be read again."""
+        """The objects that changed since the last call; None: a stream ended, and everything must be read again."""
         with self._news:
             changes = self._changes
             self._changes = None if changes is None else []
@@ -100,7 +100,7 @@ class RunWatch:
                         return
                     self._heard({"kind": kind, **change["object"]})
         except (ApiFailed, ValueError, KeyError, TypeError) as error:
-            _LOG.debug("the watch of %ss in namespace %s ends: %s", kind, self._namespace, error)
+            _LOG.debug("the watch of %ss in namespace %s ended: %s", kind, self._namespace, error)
         finally:
             self._heard(None)
 
@@ -114,7 +114,7 @@ class RunWatch:
 
 
 class TailText:
-    """What a reader has seen of a log. Where it was away for longer than the end lasts, a line says what is left out."""
+    """How far a reader has read a log. If it was away too long for the stored end, a line says what is missing."""
 
     def __init__(self) -> None:
         self.text = b""
@@ -131,7 +131,7 @@ class TailText:
             line_end = "\n" if self.text and not self.text.endswith(b"\n") else ""
             missing = begin - self._end
             self.text += (
-                f"{line_end}[spotwright: {missing:,} bytes are left out here: no store keeps whole logs]\n".encode()
+                f"{line_end}[spotwright: {missing:,} bytes are missing here: whole logs are not stored]\n".encode()
             )
         self.text += tail[max(0, self._end - begin) :]
         self._end = end
@@ -172,7 +172,7 @@ class FollowedRun(ApiRun):
         return self._kubernetes.api.now()
 
     def read_all(self) -> None:
-        """Read every object of the run, or those that were heard to have changed. Raises :class:`StateError`."""
+        """Read every object of the run, or the changed ones. Raises :class:`StateError`."""
         changes = None if self._watch is None else self._watch.take()
         if changes is None:
             if self._watch is not None:
@@ -207,9 +207,9 @@ class FollowedRun(ApiRun):
         return tail.text[offset:] if at_most < 0 else tail.text[offset : offset + at_most]
 
     def _is_elsewhere(self, name: str, status: Mapping[str, Any], home: Home) -> bool:
-        """Whether a log is not read from its attempt's object. What a reader has begun to read stays where it is.
+        """Whether a log is read elsewhere than in its attempt's object. A reader keeps the source that it began with.
 
-        An end that is not complete is there, too, where a recorder without a store was followed by one that keeps the whole log.
+        An incomplete end exists there, too, if a recorder without a store was followed by one that stores the whole log.
         """
         if name in self._elsewhere:
             return True
@@ -223,7 +223,7 @@ class FollowedRun(ApiRun):
 
 
 class ArchivedRun(FollowedRun):
-    """A run that is not in the API any more. ``objects`` are those in its archive."""
+    """A run that is no longer in the API. ``objects`` are those in its archive."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class ArchivedRun(FollowedRun):
         self._get = self._of_archive
 
     def _of_archive(self, path: str, _params: Mapping[str, str] | None) -> dict[str, Any]:
-        """What the API server would answer. Raises :class:`ApiFailed`."""
+        """The answer that the API server would give. Raises :class:`ApiFailed`."""
         if path == records_path(RUN, self.namespace, self.name):
             return next(iter(self._archived))
         return {"items": [each for each in self._archived if path == records_path(str(each["kind"]), self.namespace)]}

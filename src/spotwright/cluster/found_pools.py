@@ -49,9 +49,9 @@ _SHOWN = 3
 
 
 class FoundPool(NamedTuple):
-    """A pool that a cluster shows. ``settings`` are an entry of ``pools`` in spotwright.yaml; ``nodes`` are the nodes' names.
+    """A pool found in a cluster. ``settings`` are an entry of ``pools`` in spotwright.yaml; ``nodes`` are the nodes' names.
 
-    ``notes`` say what a person must know of it. ``is_known``: whether something says its capacity.
+    ``notes`` are for people. ``is_known``: whether its capacity is known.
     """
 
     name: str
@@ -83,7 +83,7 @@ class _Node(NamedTuple):
 class _Class(NamedTuple):
     """Nodes that become one pool. ``common`` are the labels that all of them have, in order.
 
-    ``telling``: the label of its accelerators, where other nodes of the pool have none of them.
+    ``distinction``: the label of its accelerators, where other nodes of the pool have none of them.
     """
 
     pool: tuple[str, str]
@@ -93,11 +93,11 @@ class _Class(NamedTuple):
     accelerators: frozenset[str] = frozenset()
     nodes: Sequence[_Node] = ()
     common: Mapping[str, str] = MappingProxyType({})
-    telling: tuple[tuple[str, str], ...] = ()
+    distinction: tuple[tuple[str, str], ...] = ()
 
 
 class _Differences(NamedTuple):
-    """In what the classes of one pool differ. ``chosen`` counts the classes that have a label by which work may choose."""
+    """How the classes of one pool differ. ``chosen`` counts the classes that have a label by which work may choose."""
 
     is_one: bool
     capacity: bool
@@ -120,7 +120,7 @@ class _Differences(NamedTuple):
 
 
 def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping[str, Any]] = ()) -> list[FoundPool]:
-    """The pools of these nodes, and of Karpenter's NodePools that have none, by name."""
+    """The pools of these nodes, and of Karpenter's NodePools without nodes, by name."""
     every = [_node(node) for node in _sorted_out(nodes).workers]
     asked = {one.name: one for one in map(read_node_pool, node_pools)}
     by_pool: dict[tuple[str, str], list[_Node]] = {(NODE_POOL_LABEL, name): [] for name in asked}
@@ -146,7 +146,7 @@ class _SortedOut(NamedTuple):
 
 
 def left_out(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What was not made a pool, a sentence for each kind of node."""
+    """The nodes that were not made a pool, a sentence for each kind."""
     _, control_plane, virtual = _sorted_out(nodes)
     if control_plane:
         yield f"Left out, because they are the control plane: {names([name_of(node) for node in control_plane])}."
@@ -190,7 +190,7 @@ def _node(node: Mapping[str, Any]) -> _Node:
 
 
 def _offers(status: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
-    """What a node offers to pods: CPUs, memory and every device, also one that is out of order now.
+    """A node's capacity for pods: CPUs, memory and every device, including those that are out of order now.
 
     Raises :class:`InputError` for an invalid amount.
     """
@@ -210,7 +210,7 @@ def _offers(status: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
 
 
 class _Cluster(NamedTuple):
-    """What is true of all nodes together. ``naming``: labels that name single nodes. ``archs``: the architectures."""
+    """The properties common to all nodes. ``naming``: labels that name single nodes. ``archs``: the architectures."""
 
     naming: frozenset[str]
     archs: frozenset[str]
@@ -225,7 +225,7 @@ class _Cluster(NamedTuple):
         return cls(frozenset(naming), frozenset(archs - {""}))
 
     def chosen(self, labels: Mapping[str, str], node: str) -> dict[str, str]:
-        """The labels by which work may choose a node: those that people set, and none that names it alone."""
+        """The labels by which work may choose a node: those that people set and that do not name a single node."""
         return {
             key: value
             for key, value in labels.items()
@@ -287,13 +287,13 @@ def _class_of(pool: tuple[str, str], nodes: Sequence[_Node]) -> _Class:
 def _by_accelerators(whole: _Class) -> list[_Class]:
     """The parts of a class by their accelerators, if labels distinguish them; else the whole."""
     parts = [_class_of(whole.pool, nodes) for nodes in _split(whole.nodes, lambda node: node.accelerators)]
-    told = [part._replace(telling=_telling(part, parts)) for part in parts]
-    is_told = len(parts) > 1 and all(part.telling for part in told if part.accelerators)
-    return [part if part.accelerators else part._replace(telling=()) for part in told] if is_told else [whole]
+    labelled = [part._replace(distinction=_distinction(part, parts)) for part in parts]
+    is_split = len(parts) > 1 and all(part.distinction for part in labelled if part.accelerators)
+    return [part if part.accelerators else part._replace(distinction=()) for part in labelled] if is_split else [whole]
 
 
-def _telling(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ...]:
-    """A label that all nodes of a class have, and none of the others; the label of a machine or an accelerator first."""
+def _distinction(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ...]:
+    """A label that all nodes of a class have and no others; the label of a machine or an accelerator first."""
     foreign = {pair for other in parts if other is not part for node in other.nodes for pair in node.labels.items()}
     own = [
         (key, value)
@@ -305,7 +305,7 @@ def _telling(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ..
 
 
 def _name(one: _Class, differences: _Differences, cluster: _Cluster) -> str:
-    """The name of the pool, with what is different in this class where the pool has several."""
+    """The name of the pool, with this class's distinction if the pool has several."""
     words = [one.pool[1] or _word_for(one, differences, cluster) or "other-nodes"]
     if differences.capacity:
         words.append({True: "spot", False: "on-demand", None: "unknown"}[one.is_spot])
@@ -370,7 +370,7 @@ def _own_labels(
     """The labels of a class by which work may choose it, or which distinguish it, including its capacity's label."""
     common = one.common
     asked = node_pool.labels if node_pool and not one.nodes else {}
-    own = {**asked, **_chosen(one, cluster), **dict(one.telling)}
+    own = {**asked, **_chosen(one, cluster), **dict(one.distinction)}
     if one.is_spot is not None:
         own |= {key: value for key, value in common.items() if providers.is_spot_node({key: value}, ()) is one.is_spot}
     differs = one.arch != "amd64" or len(cluster.archs) > 1
@@ -406,7 +406,7 @@ def _pool(
 
 
 def _flags(one: _Class, pool: Pool, node_pool: NodePool | None) -> Iterator[tuple[str, Any]]:
-    """The settings of a tool that no field of a pool has, so that ``pools command`` makes what was there."""
+    """A tool's settings that have no field of a pool, so that ``pools command`` recreates the pool as it was."""
     if not providers.of(pool).has_groups:
         if node_pool is not None:
             yield from node_pool.flags.items()
@@ -425,14 +425,14 @@ def _notes(one: _Class, pool: Pool, taints: Sequence[str]) -> Iterator[str]:
     if len(machines) > 1:
         yield f"machines of several sizes ({names(machines)}): node is the largest amount of each resource"
     if pool.os != one.os:
-        yield f"operating system {one.os}: spotwright.yaml knows linux and windows"
+        yield f"operating system {one.os}: spotwright.yaml supports linux and windows"
     partial = {str(taint) for node in one.nodes for taint in node.taints} - {
         str(taint) for taint in providers.taints(pool)
     }
     for taint in sorted(partial - set(taints)):
         holders = [node.name for node in one.nodes if taint in map(str, node.taints)]
         if len(holders) < len(one.nodes):
-            yield f"the taint {taint} is on {names(holders)} alone, so it is left out"
+            yield f"the taint {taint} is only on {names(holders)}, so it is left out"
 
 
 def _told_apart(

@@ -1,4 +1,4 @@
-"""What the processes of a controller share beside their work: whether they should be started again, and their certificate."""
+"""The health shared by the processes of a controller: whether they should be restarted, and their certificate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["SWITCH_INTERVAL", "Health", "ServedCertificate", "own_certificate"]
 
 
 SWITCH_INTERVAL = 0.0005
-"""Seconds after which a thread of Python lets others go on; by default 5 ms, which answers would wait."""
+"""Seconds after which a Python thread lets others run; the default, 5 ms, would delay answers."""
 
 STUCK = 10.0
 """Seconds without a beat after which a process that answers reviews is stuck: API servers wait ten for an answer."""
@@ -27,9 +27,9 @@ _BEAT = 1.0  # seconds
 
 
 class Health:
-    """Whether a process should go on, or be started again. The worker calls :meth:`alive`, or awaits :meth:`beat`.
+    """Whether a process should go on or be restarted. The worker calls :meth:`alive`, or awaits :meth:`beat`.
 
-    ``stuck`` is after how many seconds without a sign it should be. ``clock`` is monotonic.
+    ``stuck`` is after how many seconds without a sign of life it should be. ``clock`` is monotonic.
     """
 
     def __init__(self, stuck: float = STUCK, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,7 +38,7 @@ class Health:
         self.failure = ""  # why the work cannot go on, by its worker
 
     def alive(self) -> None:
-        """Note that the work goes on. From any thread."""
+        """Note progress. From any thread."""
         self._alive_at = self._clock()
 
     async def beat(self) -> None:
@@ -70,7 +70,7 @@ class ServedCertificate:
         await publish(self._renewal.authorities)
 
     async def follow(self, publish: Callable[[bytes], Awaitable[None]]) -> None:
-        """Keep the certificate in force, until cancelled. A new authority is published before it signs what is served."""
+        """Keep the certificate valid, until cancelled. A new authority is published before it signs the served certificate."""
         await self._renewal.follow(publish, self._warn)
 
     async def _warn(self, reason: str, text: str) -> None:

@@ -153,9 +153,9 @@ _EVERY = 60.0  # seconds between checks that the authority is still there
 class Registration:
     """The registration named ``name``. ``where`` is the namespace and name of a Service, or an ``https`` address.
 
-    With a Service the chart has made the object, and only the authority is written into it. With an address this process
-    makes all of it, for ``namespaces``. Unless it ``writes``, another process does, and this one leaves it alone. It ``unites``
-    its authority with those of the other replicas, if each has its own.
+    With a Service, the chart created the object, and only the CA is written into it. With an address, this process creates all
+    of it, for ``namespaces``. Unless it ``writes``, another process does, and this one leaves it alone. If ``unites``, it
+    joins its CA with those of the other replicas.
     """
 
     def __init__(
@@ -195,8 +195,8 @@ class Registration:
         while not await self._written_once(authority):
             if not is_missing:
                 _LOG.error(
-                    "no pods are reviewed: MutatingWebhookConfiguration %s of the chart is missing; "
-                    "helm upgrade makes it again (see docs/how-to/cluster/install.md)",
+                    "pods are not reviewed: the chart's MutatingWebhookConfiguration %s is missing; helm upgrade creates it"
+                    " again (see docs/how-to/cluster/install.md)",
                     self._name,
                 )
             is_missing = True
@@ -217,7 +217,7 @@ class Registration:
             else:
                 if not is_there:
                     _LOG.error(
-                        "the MutatingWebhookConfiguration %s is gone: no API server asks for reviews", self._name
+                        "the MutatingWebhookConfiguration %s is gone: API servers do not ask for reviews", self._name
                     )
 
     async def _written_once(self, authority: bytes) -> bool:
@@ -271,40 +271,42 @@ class Registration:
 
 
 class Obstacle(NamedTuple):
-    """What keeps a pod from being placed, with the fix. ``may_pass``: a controller that has just begun mends it by itself."""
+    """A reason why a pod is not placed, with the fix. ``may_pass``: a controller that has just started fixes it itself."""
 
     text: str
     may_pass: bool = True
 
 
 async def obstacle(api: Api, name: str, namespace: str) -> Obstacle | None:
-    """What keeps a pod of a namespace from being placed; None: such a pod is placed.
+    """Why a pod of a namespace would not be placed; None: it would be.
 
-    ``name`` is the registration's. The pod is created by dry run, so it is not stored. Raises :class:`ApiFailed` where the
-    API server does not answer.
+    ``name`` is the registration's. The pod is created by dry run, so it is not stored. Raises :class:`ApiFailed` if the API
+    server does not answer.
     """
     registration = f"the MutatingWebhookConfiguration {name}"
     found = await api.get_or_none(f"{_PATH}/{name}")
     if found is None:
-        text = f"{registration} is missing, so no API server asks: install the chart, or helm upgrade"
+        text = (
+            f"{registration} is missing, so API servers do not ask for reviews: install the chart, or run helm upgrade"
+        )
         return Obstacle(text, may_pass=False)
     if not all((each.get("clientConfig") or {}).get("caBundle") for each in found.get("webhooks") or ()):
         return Obstacle(
-            f"{registration} has no authority yet, so no API server trusts the controller, which writes it once it is ready "
-            "(with cert-manager, that writes it): see the controller's log"
+            f"{registration} has no caBundle yet, so API servers do not trust the controller. The controller (or cert-manager)"
+            " writes it once it is ready: see the controller's log"
         )
     try:
         made = await api.send("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", _small_pod())
     except ApiFailed as error:
         if error.may_pass:
             raise
-        return Obstacle(f"no pod may be created in namespace {namespace}: {error}")
+        return Obstacle(f"pods cannot be created in namespace {namespace}: {error}")
     if ADMITTED_ANNOTATION in ((made.get("metadata") or {}).get("annotations") or {}):
         return None
     return Obstacle(
-        f"a pod that is created in namespace {namespace} stays as it is. Three reasons are common: the namespace is not served "
-        f"(see namespaceSelector of {registration}); no configuration with pools is in force (kubectl get events -A "
-        "--field-selector reason=NotInForce); API servers do not reach the Service (see the controller's log)"
+        f"a new pod in namespace {namespace} stays unchanged. Three common reasons: the namespace is not served "
+        f"(see namespaceSelector of {registration}); a configuration with pools is not in force (kubectl get events -A "
+        "--field-selector reason=NotInForce); API servers cannot reach the Service (see the controller's log)"
     )
 
 

@@ -17,10 +17,10 @@ from spotwright.kube.object_fields import mapping, mappings
 __all__ = ["METRICS_NOTE", "is_wrapped_by_katib", "may_lose_metrics", "redirected_to", "trial_of", "trial_values"]
 
 METRICS_NOTE = (
-    "was tried again, and Katib reads the metrics that the last attempt of a trial has printed: if it resumes, it has to print "
-    "the earlier ones too, as Checkpoint.print of spotwright.checkpoint does, or the best trial may be wrong"
+    "was retried, and Katib reads only the metrics that a trial's last attempt prints: a resumed attempt must print the earlier"
+    " ones again, as Checkpoint.print of spotwright.checkpoint does, or Katib may choose the wrong best trial"
 )
-"""What a run says once after the name of a trial that :func:`may_lose_metrics`."""
+"""The note about a trial with :func:`may_lose_metrics`, behind its name."""
 
 _FILE, _COLLECTOR = "/var/log/katib/metrics.log", "metrics-logger-and-collector"
 _MARK = " && echo completed > "
@@ -52,7 +52,7 @@ def trial_values(trial: Mapping[str, Any]) -> dict[str, str]:
 
 
 def may_lose_metrics(trial: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Whether Katib reads the metrics of a Trial in what its last attempt has written, while its pods go on from checkpoints."""
+    """Whether Katib reads a Trial's metrics from the output of its last attempt, while its pods resume from checkpoints."""
     kind = mapping(mapping(mapping(trial.get("spec")).get("metricsCollector")).get("collector")).get("kind")
     variables = mappings(_main(pod).get("env"))
     return kind in LAST_ATTEMPT_COLLECTORS and any(one.get("name") == "SPOTWRIGHT_CHECKPOINT" for one in variables)
@@ -71,7 +71,7 @@ def redirected_to(pod: Mapping[str, Any]) -> str:
 
 
 def is_wrapped_by_katib(pod: Mapping[str, Any]) -> bool:
-    """Whether Katib has put a shell in front of the code of a pod, which passes no SIGTERM on (``wrapWorkerContainer``)."""
+    """Whether Katib put a shell, which passes no SIGTERM on, in front of a pod's code (``wrapWorkerContainer``)."""
     return any(_MARK in str(arg) for each in _containers(pod) for arg in _arguments(each))
 
 

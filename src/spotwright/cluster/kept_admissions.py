@@ -39,9 +39,9 @@ class _Wanted(NamedTuple):
 
 
 class Admissions:
-    """What was decided of pods; await :meth:`run`. For one event loop.
+    """The stored decisions about pods; await :meth:`run`. For one event loop.
 
-    ``look`` is called with the UIDs of pods whose records have been read meanwhile.
+    ``look`` is called with the UIDs of pods whose decisions have been read since.
     """
 
     def __init__(self, api: Api, look: Callable[[Iterable[str]], None]) -> None:
@@ -54,7 +54,7 @@ class Admissions:
         self.problem = ""
 
     def is_known(self, pod: Mapping[str, Any], root: str) -> bool:
-        """Whether it is known what was decided of a pod of this workload. If not, it is read, and the pod looked at again."""
+        """Whether the decision about a pod of this workload is known. If not, it is read, and the pod looked at again."""
         uid, token = uid_of(pod), token_of(pod)
         if uid in self._known or token is None or token.place.workload not in ("", root):
             return True
@@ -66,7 +66,7 @@ class Admissions:
         return False
 
     def of(self, pod: Mapping[str, Any], _root: str) -> Admission | None:
-        """What was decided of a pod; None: no review of ours has made it what it is."""
+        """The decision about a pod; None: no review of ours changed the pod."""
         known = self._known.get(uid_of(pod))
         return None if known is None else known[1]
 
@@ -97,7 +97,7 @@ class Admissions:
                 task.cancel()
 
     def _by_workload(self) -> Mapping[tuple[str, str], Mapping[Place, list[str]]]:
-        """The pods that wait, by the objects with their records; of each workload apart, so that none waits for another one."""
+        """The waiting pods by the objects with their records, separately for each workload, so that none waits for another."""
         found: dict[tuple[str, str], dict[Place, list[str]]] = {}
         for uid, wanted in self._wanted.items():
             place = wanted.token.place
@@ -105,7 +105,7 @@ class Admissions:
         return found
 
     async def _read_all(self, limit: asyncio.Semaphore, places: Mapping[Place, list[str]]) -> None:
-        """Read the records of the pods of a workload, and look at those that are known now; pause where none is."""
+        """Read the records of a workload's pods, and look at the pods that are known now; pause if none is."""
         found = await asyncio.gather(*(self._read(limit, *each) for each in places.items()))
         if read := [uid for each in found for uid in each]:
             self._look(read)
@@ -144,6 +144,9 @@ class Admissions:
     def _tell(self, place: Place, why: str) -> None:
         if not self.problem:
             _LOG.warning(
-                "what was decided of pods cannot be read (%s/%s: %s); they wait", place.namespace, place.name, why
+                "cannot read earlier decisions about pods (%s/%s: %s); these pods wait",
+                place.namespace,
+                place.name,
+                why,
             )
         self.problem = why

@@ -22,9 +22,9 @@ _LONGEST_NAME = 253  # characters of a name: https://kubernetes.io/docs/concepts
 
 
 class Quarantine:
-    """Says in the log that an object cannot be read: once for each, however often it comes.
+    """Logs that an object cannot be read, once for each object.
 
-    An unexpected error is logged with its traceback the first time that it comes from its line, and counted after that.
+    An unexpected error is logged with its traceback the first time that its line raises it, and only counted after that.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class NamespaceQuota:
         self._taken: Counter[str] = Counter()  # by namespace
 
     def take(self, key: tuple[str, str, str], item: Mapping[str, Any]) -> bool:
-        """Whether there is room for an object, in the place of what it was before; if so, it has it."""
+        """Reserve space for an object in place of its former state; false if there is not enough."""
         namespace, before, size = key[1], self._sizes.get(key, 0), self._weigh(item)
         if namespace and size > before and self._taken[namespace] - before + size > self._limit:
             self._on_full(namespace)
@@ -128,7 +128,7 @@ def _weight(item: Mapping[str, Any]) -> int:
     return size
 
 
-_KEPT = 50_000  # parts that are remembered; after that the table begins anew, and costs one more copy of each
+_KEPT = 50_000  # parts that are remembered; then the table is cleared, which costs one more copy of each
 _KEPT_TEXT = 16_000_000  # bytes of their texts: parts of pods that are gone stay as long as the table
 _FIELDS = ("spec", "status")
 _METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
@@ -144,7 +144,7 @@ class Sharing:
         self._cost = 0  # bytes, of the last object
 
     def cost(self, _item: Mapping[str, Any]) -> int:
-        """About how many bytes the object takes that was shared last, beside what it shares with earlier ones."""
+        """About how many bytes the last shared object takes, without the parts that it shares with earlier ones."""
         return self._cost
 
     def shared(self, item: dict[str, Any]) -> dict[str, Any]:
@@ -192,5 +192,5 @@ class Sharing:
 
 
 def _name_of(value: Any) -> Any:
-    """What stands for a part in the name of what holds it. A part that is in the table lives as long as that name."""
+    """The placeholder of a part in the interned name. A part in the table lives as long as that name."""
     return id(value) if isinstance(value, (str, dict, list)) else (type(value), value)

@@ -84,7 +84,7 @@ class PortForward:
                     for way in ways:
                         way.cancel()
                     await asyncio.gather(*ways, return_exceptions=True)
-            except* Exception as errors:  # of the login too: who waits for the connection would wait for ever
+            except* Exception as errors:  # errors of the login too: a caller would wait forever for the connection
                 if opened.done() and not isinstance(_first(errors), (httpx2.HTTPError, HTTPXWSException, OSError)):
                     raise
                 if not opened.done():
@@ -186,7 +186,7 @@ class Kubernetes:
             raise
 
     def expired(self) -> InputError:
-        """The error of a login that the cluster does not accept any more."""
+        """The error of a login that the cluster no longer accepts."""
         return InputError(
             f"context {self.context}: the cluster does not accept the login, which may have expired: log in again "
             "(kubectl get pods says how), then repeat the command"

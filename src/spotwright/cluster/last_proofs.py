@@ -1,12 +1,13 @@
-"""Until when an attempt surely lived if its end was never reported: its machine lost power, and its kubelet with it.
+"""Until when an attempt certainly lived if its end was never reported: its machine lost power, and the kubelet with it.
 
-Kubernetes reports such an end late: after 50 s of silence, with the next boot of the machine, or never where the Node object goes
-first. So the end is a range. It begins with the last proof of life: the last line of the attempt's log, which the node itself
-stamps, the renewal of the node's Lease (every 10 s by default: Kubernetes documentation, "Node Heartbeats"), or the heartbeat in
-the node's status (every 5 min). It ends when the absence was first known. The account counts up to the last proof.
+Kubernetes reports such an end late: after 50 s of silence, with the machine's next boot, or never if the Node object is
+deleted first. So the end is a range. It begins with the last proof of life: the last line of the attempt's log, which the node
+itself stamps, the renewal of the node's Lease (every 10 s by default: Kubernetes documentation, "Node Heartbeats"), or the
+heartbeat in the node's status (every 5 min). It ends when the absence was first known. The account counts up to the last
+proof.
 
-A Lease goes with its Node object, and is renewed again as soon as the machine is back. So it is read once, at the moment in which
-a node with pods falls silent or its Node object goes, instead of being watched.
+A Lease is deleted with its Node object, and is renewed as soon as the machine is back. So it is read once, when a node with
+pods becomes silent or its Node object is deleted, instead of being watched.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ def last_proof(
     *,
     restarted_at: float | None = None,
 ) -> End:
-    """The end of an attempt that began at ``begun`` and whose end was not reported. All moments are in Unix seconds.
+    """The end of an attempt that began at ``begun`` and whose end was not reported. All times are in Unix seconds.
 
-    ``proofs``: when it surely lived, by what proves it. ``absences``: when it surely lived no more, or its machine was given up.
-    ``restarted_at``: what proves life after that is the next boot of the machine.
+    ``proofs``: when it certainly lived, by kind of proof. ``absences``: when it certainly no longer lived, or its machine was
+    given up. ``restarted_at``: proofs of life after that belong to the machine's next boot.
     """
     latest = now if restarted_at is None else min(max(restarted_at, begun), now)
     known = {proof: at for proof, at in proofs.items() if at is not None and begun <= at <= latest + _ROUNDED}
@@ -60,14 +61,14 @@ def last_proof(
 
 
 class _View(Protocol):
-    """What is known of nodes; :class:`spotwright.cluster.view.ClusterView` is one."""
+    """Knowledge of nodes; :class:`spotwright.cluster.view.ClusterView` has it."""
 
     def put_lease(self, node: str, renewed_at: float) -> None:
         """Note when a node that is silent or gone last renewed its Lease, in Unix seconds."""
 
 
 class NodeLeases:
-    """Reads the Leases of nodes that have fallen silent, one after the other, and passes them to the view."""
+    """Reads the Leases of silent nodes, one after the other, and passes them to the view."""
 
     def __init__(self, api: Api, view: _View) -> None:
         self._api, self._view = api, view
@@ -80,7 +81,7 @@ class NodeLeases:
             self._asked.put_nowait(node)
 
     async def run(self) -> None:
-        """Work until cancelled. Where the Leases may not be read, the log says so once, and other proofs count."""
+        """Work until cancelled. If the Leases may not be read, the log says so once, and other proofs count."""
         while True:
             node = await self._asked.get()
             if self._is_refused:
@@ -91,7 +92,7 @@ class NodeLeases:
             except ApiFailed as error:
                 if error.status in FORBIDDEN:
                     self._is_refused = True
-                    _LOG.warning("until when lost nodes lived is known by logs alone: %s", error)
+                    _LOG.warning("only logs show until when lost nodes lived: %s", error)
                 else:
                     _LOG.debug("%s", error)
                 continue

@@ -78,7 +78,7 @@ class KubernetesLease:
 
     @property
     def held_until(self) -> float:
-        """Until when this replica may write if no renewal succeeds any more; 0 where it does not hold the Lease."""
+        """Until when this replica may write if renewals keep failing; 0 if it does not hold the Lease."""
         renewed_at = self._renewed_at  # another thread may lose it meanwhile
         return 0.0 if renewed_at is None else renewed_at + self._renew_within
 
@@ -89,7 +89,7 @@ class KubernetesLease:
 
     @property
     def holder(self) -> str:
-        """The identity of the holder at the last look; empty: none."""
+        """The holder's identity when last read; empty: none."""
         return str((self._seen or {}).get("holderIdentity") or "")
 
     def require(self) -> None:
@@ -113,12 +113,12 @@ class KubernetesLease:
             await self._try("renew")
         self._renewed_at = None
         by = f" to {self.holder}" if self.holder not in ("", self.identity) else ": it could not be renewed in time"
-        raise Fenced(f"{self._described()} is lost{by}; this replica stops writing")
+        raise Fenced(f"{self._described()} was lost{by}; this replica stops writing")
 
     async def give_up(self) -> None:
         """Let the next replica begin at once. Do not write after this.
 
-        A failure is logged and no more, because a Lease that is not given up expires by itself.
+        A failure is only logged, because a Lease that is not released expires by itself.
         """
         if self._renewed_at is None:
             return
@@ -130,7 +130,7 @@ class KubernetesLease:
                     spec = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
                     await self._api.send("PUT", self._path, {**found, "spec": spec})
         except (ApiFailed, TimeoutError) as error:
-            _LOG.warning("%s could not be given up, and expires: %s", self._described(), error)
+            _LOG.warning("%s could not be released and will expire: %s", self._described(), error)
 
     def _now(self) -> str:
         """A time for people and readers, by the API server's clock; no replica decides by it."""
@@ -183,7 +183,7 @@ class KubernetesLease:
         return await self._write("PUT", self._path, found, self.epoch + 1)
 
     def _note(self, spec: Mapping[str, Any]) -> None:
-        """Remember a Lease, and by our clock since when it is as it is. What its times say does not matter."""
+        """Remember a Lease, and since when it is unchanged by our clock. Its own times do not matter."""
         if spec != self._seen:
             self._seen, self._changed_at = dict(spec), self._clock()
         self.epoch = max(self.epoch, int(spec.get("leaseTransitions") or 0))
@@ -216,8 +216,8 @@ class KubernetesLease:
 async def while_held(lease: KubernetesLease, work: Callable[[int], Awaitable[None]]) -> None:
     """Wait for the Lease, and run ``work`` with its epoch.
 
-    Work is cancelled when the Lease is lost, which raises :class:`Fenced`. The Lease is given up after ``work`` has ended, also
-    by an error or a cancellation, and never before.
+    Work is cancelled when the Lease is lost, which raises :class:`Fenced`. The Lease is released after ``work`` has ended,
+    also after an error or a cancellation, and never before.
     """
     epoch = await lease.acquire()
     working = asyncio.ensure_future(work(epoch))

@@ -165,10 +165,9 @@ class _Gate:
         connection.held = 0
 
     def make_room(self, address: str) -> bool:
-        """Whether there is a place for one more connection of an address. One that waits for too long may lose its own for it.
+        """Whether there is a place for one more connection of an address. One that waited too long may lose its place for it.
 
-        Where all are busy, one of the address that holds most does: it has more than its share. No address takes the place of
-        one that holds less.
+        If all are busy, the address with the most connections loses one. An address never replaces one with fewer.
         """
         if len(self.connections) < self.limits.connections:
             return True
@@ -187,7 +186,7 @@ class _Gate:
         return True
 
     def sweep(self) -> None:
-        """End what takes too long."""
+        """End connections that take too long."""
         now = self.loop.time()
         for one in list(self.connections):
             is_patient = one.state is _State.SENDING or (one.state is _State.IDLE and not one.is_large)
@@ -201,7 +200,7 @@ class _Gate:
 
 
 class _Guard(asyncio.Protocol):
-    """Stands between a transport and aiohttp's protocol, and reports to the gate what happens."""
+    """Sits between a transport and aiohttp's protocol, and reports events to the gate."""
 
     def __init__(self, gate: _Gate, connection: _Connection, inner: asyncio.Protocol) -> None:
         self._gate, self._connection, self._inner = gate, connection, inner
@@ -250,7 +249,7 @@ class _Listener(asyncio.AbstractServer):
         self._sweep()
 
     def close(self) -> None:
-        """Accept no connection any more; those that are open go on, those that are being opened do not."""
+        """Stop accepting connections; open ones continue, ones being opened do not."""
         if self._is_open:
             self._is_open = False
             if self._handle is not None:
@@ -302,7 +301,7 @@ class _Listener(asyncio.AbstractServer):
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return
             except OSError as error:
-                _LOG.warning("no connection can be accepted now: %s", error)
+                _LOG.warning("cannot accept connections now: %s", error)
                 for each in self.sockets:  # until the next sweep
                     self._gate.loop.remove_reader(each)
                 return
@@ -336,7 +335,7 @@ class _Listener(asyncio.AbstractServer):
             await self._gate.loop.connect_accepted_socket(
                 lambda: _Guard(self._gate, connection, self._make()), accepted, ssl=self._context, **times
             )
-        except (OSError, asyncio.CancelledError):  # no TLS, none that we speak, or none in time
+        except (OSError, asyncio.CancelledError):  # not TLS, an unsupported version, or too slow
             self._gate.ended(connection)
             accepted.close()
 
@@ -462,9 +461,9 @@ async def _counted(
 
 
 def hold(request: web.Request, size: int) -> None:
-    """Count what was read in a body, until the request is answered.
+    """Count the bytes read from a body, until the request is answered.
 
-    Raises :class:`web.HTTPServiceUnavailable` without room, :class:`ConnectionError` if the client has gone.
+    Raises :class:`web.HTTPServiceUnavailable` if there is not enough memory, :class:`ConnectionError` if the client is gone.
     """
     gate = request.app[_GATE]
     gate.hold(gate.of(request), size)

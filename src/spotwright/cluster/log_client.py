@@ -70,7 +70,7 @@ class Login(Protocol):
         """The header with a token, or empty; ``again``: with another token."""
 
     def expired(self) -> InputError:
-        """The error of a login that is not accepted any more."""
+        """The error of a login that is no longer accepted."""
 
 
 class ControllerGone(SpotwrightError):
@@ -82,7 +82,7 @@ class NotAllowed(InputError):
 
 
 class Controller:
-    """One controller. ``dial`` connects to it; ``name`` is that of its certificate, ``place`` says where it is, for messages."""
+    """One controller. ``dial`` connects to it; ``name`` is its certificate's, ``place`` describes it in messages."""
 
     def __init__(
         self, dial: Callable[[], socket.socket], context: ssl.SSLContext, name: str, place: str, login: Login
@@ -100,7 +100,7 @@ class Controller:
             self._connection = None
 
     def ask(self, path: str, params: Mapping[str, object] | None = None, method: str = "GET") -> bytes:
-        """The content of an answer. Raises :class:`SpotwrightError` with what the controller says."""
+        """The content of an answer. Raises :class:`SpotwrightError` with the controller's message."""
         target = f"{path}?{urlencode(params)}" if params else path
         status, content = self._ask_again(method, target)
         if status == 401:
@@ -144,25 +144,25 @@ class Controller:
         if answer.status in {502, 504}:
             raise http.client.HTTPException(
                 f"status {answer.status}"
-            )  # of what lies between; the controller sends none
+            )  # from a proxy in between; the controller sends none
         return answer.status, content
 
     def _gone(self, error: Exception) -> ControllerGone:
         """The error of a connection that does not come back, or got no answer."""
         if self._has_answered:
             return ControllerGone(
-                f"{self.place}: the connection was lost and does not come back ({_named(error)}); "
-                "repeat the command once the controller runs"
+                f"{self.place}: lost the connection and could not reconnect ({_named(error)}); repeat the command once the"
+                " controller runs"
             )
-        text = f"{self.place}: does not answer ({_named(error)}); see whether it runs"
+        text = f"{self.place}: does not answer ({_named(error)}); check that it runs"
         if self._login.has_certificate:  # a server that refuses one may close the connection without a word
             text += ", and whether your client certificate is of this cluster and has not expired"
         return ControllerGone(text)
 
     def _error(self, status: int, content: bytes) -> SpotwrightError:
         try:
-            told = json.loads(content)
-            kind, message = str(told["error"]), str(told["message"])
+            answer = json.loads(content)
+            kind, message = str(answer["error"]), str(answer["message"])
         except (ValueError, KeyError, TypeError):
             return InputError(f"{self.place}: is not a controller of Spotwright (HTTP {status})")
         if status == 401 and self._authorization:
@@ -216,7 +216,7 @@ _CONNECT = 10.0  # seconds
 
 
 def reading_name(namespace: str) -> str:
-    """The name for which the certificate of a recorder in this namespace has to be, so that readers accept it."""
+    """The name that the certificate of a recorder in this namespace must have for readers to accept it."""
     return f"spotwright-recorder.{namespace}.svc"
 
 
@@ -280,9 +280,7 @@ def _context(kubernetes: Kubernetes, authority: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=authority or None)
     except ssl.SSLError as error:
-        raise InputError(
-            f"the authority of the controller's certificate is not a certificate ({error.reason})"
-        ) from error
+        raise InputError(f"the CA of the controller's certificate is not a certificate ({error.reason})") from error
     kubernetes.present_certificate(context)
     return context
 
@@ -291,7 +289,7 @@ def _authority(kubernetes: Kubernetes, namespace: str) -> str:
     found = _read(kubernetes, namespace, "ConfigMap", CONFIG_MAP, f"get configmaps/{CONFIG_MAP}")
     authority = str((found.get("data") or {}).get("ca.crt", ""))
     if not authority:
-        raise InputError(f"ConfigMap {CONFIG_MAP} in namespace {namespace} has no ca.crt: start the controller again")
+        raise InputError(f"ConfigMap {CONFIG_MAP} in namespace {namespace} has no ca.crt: restart the controller")
     return authority
 
 
@@ -353,7 +351,7 @@ def _port_of(pod: Mapping[str, Any]) -> int:
 
 
 def read_log(controller: Controller, run: str, task: str, attempt: int, offset: int, at_most: int = -1) -> bytes:
-    """Bytes of a log from an offset on, ``at_most`` so many; -1: all that there is. Raises :class:`SpotwrightError`."""
+    """Bytes of a log from an offset, at most ``at_most``; -1: all. Raises :class:`SpotwrightError`."""
     data = bytearray()
     while True:
         wanted = LOG_AT_ONCE if at_most < 0 else min(LOG_AT_ONCE, at_most - len(data))

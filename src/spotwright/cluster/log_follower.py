@@ -75,20 +75,18 @@ class Reading:
 
 
 def _end(last: int, *, is_open: bool) -> bytes:
-    """The line that says what may be missing where neither the lines read before nor new ones came."""
+    """The line about possibly missing lines, when neither the lines read before nor new ones arrived."""
     line_end = "\n" if is_open else ""
-    why = "the kubelet has rotated its log"
+    why = "the kubelet rotated its log"
     return f"{line_end}[spotwright: lines may be missing here, after {stamp_text(last)}: {why}]\n".encode()
 
 
 def _gap(missing_from: int, until: int, *, is_open: bool) -> bytes:
-    """The line that says what is missing."""
+    """The line about missing lines."""
     line_end = "\n" if is_open else ""
     span = f"between {stamp_text(missing_from)} and {stamp_text(until)}"
     lasted = format_duration(max(0.0, (until - missing_from) / 1e9))
-    return (
-        f"{line_end}[spotwright: lines are missing here, {span} ({lasted}): the kubelet has rotated its log]\n".encode()
-    )
+    return f"{line_end}[spotwright: lines are missing here, {span} ({lasted}): the kubelet rotated its log]\n".encode()
 
 
 _ADDED = frozenset(
@@ -110,13 +108,13 @@ class Readable(NamedTuple):
     is_main: bool
     is_previous: bool = False  # it has been started again since
     is_over: bool = False
-    is_lost: bool = False  # it has been started again twice: its log cannot be read any more
+    is_lost: bool = False  # it restarted twice: its log can no longer be read
     exit_code: int | None = None
     about: str = ""  # a clause for its heading
 
 
 def next_readable(pod: Mapping[str, Any], restart: int, done: Iterable[str]) -> Readable | None:
-    """The next container of an attempt whose log is to be read; None: none now. ``done`` are the names of those that were."""
+    """The next container of an attempt whose log is to be read; None: none now. ``done`` are the names of finished ones."""
     done = frozenset(done)
     main = main_container(pod)
     if main not in done:
@@ -131,7 +129,7 @@ def next_readable(pod: Mapping[str, Any], restart: int, done: Iterable[str]) -> 
                 is_main=False, about=f", which prints what {main} writes: Katib redirects it"
             )
         found = _main(pod, main, restart)
-        return found and found._replace(about=", what Katib does not redirect" if printer else "")
+        return found and found._replace(about=", the output that Katib does not redirect" if printer else "")
     return next((each for each in _failed_beside(pod, main) if each.container not in done), None)
 
 
@@ -202,7 +200,7 @@ def _count(status: Mapping[str, Any]) -> int:
 
 
 _LOG = logging.getLogger(__name__)
-_SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is opened anew: perhaps it is dead
+_SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is reopened: it may be dead
 _LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node had sent by then is read
 _AWAY = 5.0  # seconds until a place that refuses writes is tried again
 _SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once, and later each time
@@ -267,7 +265,7 @@ class Follower:
         self._is_complete = False
 
     def put(self, pod: Mapping[str, Any], *, is_lost: bool, is_ending: bool = False) -> None:
-        """The pod has changed. ``is_lost``: it is gone, or its node does not report any more.
+        """The pod has changed. ``is_lost``: it is gone, or its node no longer reports.
 
         ``is_ending``: it was notified of an interruption, or is being deleted.
         """
@@ -302,9 +300,7 @@ class Follower:
             target = next_readable(self.pod, self._restart, self._done)
             if target is not None and target.is_lost:
                 await self._write_surely(
-                    lambda: self._say(
-                        "this attempt's log is missing: its container was started again twice before it was read"
-                    )
+                    lambda: self._say("this attempt's log is missing: its container restarted twice before it was read")
                 )
                 self._done.append(target.container)
             elif target is None or refused > _TRIES:
@@ -325,7 +321,7 @@ class Follower:
                     await self._wait_for_a_change(answer, began)
 
     async def _wait_for_a_change(self, answer: Answer, began: float) -> None:
-        """After a stream that ended at once, wait: mostly the container has ended, and its pod says so soon."""
+        """Wait after a stream that ended at once: usually the container has ended, and its pod says so soon."""
         is_short = answer is Answer.AGAIN and time.monotonic() - began < _SHORT
         self._short = self._short + 1 if is_short else 0
         if is_short:
@@ -334,7 +330,7 @@ class Follower:
                     await self._changed.wait()
 
     async def _take_up(self) -> None:
-        """Go on where an earlier process was killed."""
+        """Continue where an earlier process was killed."""
         self._is_complete = await self._log.is_complete()
         if not self._is_complete and await self._log.open() and self._log.notes:
             notes = self._log.notes
@@ -343,7 +339,7 @@ class Follower:
             self.last_line_at = self._position.last / 1e9
 
     async def _say_why_it_ends(self) -> None:
-        """Say in the log if its end was not read, or none of it because Katib redirects it."""
+        """Log that its end was not read, or none of it because Katib redirects it."""
         printer = redirected_to(self.pod)
         if printer and (not self._log.notes or not _printer(self.pod)):
             await self._say(
@@ -351,7 +347,7 @@ class Follower:
                 "not read"
             )
         if self._trouble and self._log.notes:
-            last = f"; its last line is of {stamp_text(self._position.last)}" if self._position.last else ""
+            last = f"; its last line is from {stamp_text(self._position.last)}" if self._position.last else ""
             await self._say(f"the log ends here: {self._trouble}{last}")
 
     async def _write_surely(self, write: Callable[[], Awaitable[None]]) -> None:
@@ -372,7 +368,7 @@ class Follower:
     # A stream
 
     async def _read(self, target: Readable) -> Answer:
-        """Read a container's log as far as it goes, but not for ever where its pod is lost."""
+        """Read a container's log to its end, but not forever if its pod is lost."""
         reading = asyncio.ensure_future(self._session(target))
         lost = asyncio.ensure_future(self._lost.wait())
         try:
@@ -385,7 +381,7 @@ class Follower:
             reading.cancel()
             await asyncio.wait((reading, lost))
         if reading.cancelled():
-            self._trouble = "its node does not report any more"
+            self._trouble = "its node no longer reports"
             return Answer.CUT
         answer = reading.result()
         if answer is Answer.WHOLE and target.is_over:
@@ -441,7 +437,7 @@ class Follower:
         return next_readable(pod, self._restart, self._done) == target
 
     async def _take(self, text: bytes, position: Position) -> None:
-        """Write what is new in a stream."""
+        """Write the new part of a stream."""
         if text:
             self._silence = _SILENCE
             await self._write(text, position)

@@ -78,7 +78,7 @@ class LogKeeper:
         self._names: dict[str, LogName] = {}  # of the logs that are followed, by key
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._complete: dict[str, float] = {}
-        """By key: when the last line was written; 0: none, or unknown."""
+        """By key: when the last line was written; 0: no line, or unknown."""
         self._of_pod: dict[str, set[str]] = {}  # keys by the UID of their pod, which the watcher knows
         self._untold: dict[str, None] = {}  # keys of logs without news from the watcher, the next to ask for first
         self._places, self._pace = asyncio.Semaphore(_OPENING), Pace()
@@ -148,7 +148,7 @@ class LogKeeper:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def last_line(self, key: str) -> float | None:
-        """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: that is not known."""
+        """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: unknown."""
         follower = self._followers.get(key)
         return (self._complete.get(key, 0.0) if follower is None else follower.last_line_at) or None
 
@@ -178,21 +178,21 @@ class LogKeeper:
         error = task.exception()
         if error is not None:  # the watcher's next word begins it again, where it was
             trace = None if isinstance(error, Overtaken) else error
-            _LOG.warning("the log of attempt %s is not followed: %s", key, error, exc_info=trace)
+            _LOG.warning("cannot follow the log of attempt %s: %s", key, error, exc_info=trace)
         elif key in self._of_pod.get(key.partition("/")[0], ()):
             self._complete[key] = 0.0 if follower is None else follower.last_line_at
 
     # Quotas
 
     async def drop_too_much(self) -> None:
-        """Drop logs of namespaces that have more than their limit: the oldest ones first, and what is followed last."""
+        """Drop logs of namespaces above their limit: the oldest first, and followed ones last."""
         try:
             found = await self._place.kept()
             limit = self._place.limit(self._namespace_limit, found)
         except PlaceAway:
             return
         except OSError as error:
-            _LOG.warning("%s: the sizes of logs are not known (%s)", self._place.about, error.strerror)
+            _LOG.warning("%s: cannot read the sizes of logs (%s)", self._place.about, error.strerror)
             return
         for namespace, logs in found.items():
             dropped = logs_to_drop(logs, limit)
@@ -224,7 +224,7 @@ class LogKeeper:
             left = await self._place.unfinished()
         except OSError as error:
             level = logging.DEBUG if isinstance(error, PlaceAway) else logging.WARNING
-            _LOG.log(level, "%s: logs that were not finished are not known: %s", self._place.about, error)
+            _LOG.log(level, "%s: cannot list unfinished logs: %s", self._place.about, error)
             return False
         for name, notes in left:
             key = f"{notes['uid']}/{notes['restart']}"

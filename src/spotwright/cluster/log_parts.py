@@ -116,7 +116,7 @@ def segment(text: str) -> str:
 
 
 def name_of_key(key: str) -> tuple[LogName, str] | None:
-    """The log that an object belongs to, and the object's name; None for an object of something else."""
+    """The log that an object belongs to, and the object's name; None for an object of another kind."""
     names = key.split("/")
     if len(names) != 5 or not names[3].isdecimal() or names[0] == OPEN:
         return None
@@ -124,10 +124,10 @@ def name_of_key(key: str) -> tuple[LogName, str] | None:
 
 
 class Part(NamedTuple):
-    """What stands behind the text of a part.
+    """The line of JSON behind the text of a part.
 
-    ``start`` is the text's place in everything that came, ``length`` its bytes. ``head`` are the bytes of the first half, which
-    its last part and those behind it know; -1: not known yet. ``writer`` is random, ``notes`` come from the log's owner.
+    ``start`` is the text's position in the whole log, ``length`` its bytes. ``head`` are the bytes of the first half, known to
+    its last part and later ones; -1: not known yet. ``writer`` is random, ``notes`` come from the log's owner.
     """
 
     start: int
@@ -164,9 +164,9 @@ class Room(NamedTuple):
 
 @dataclass
 class Objects:
-    """The objects below an address, which :func:`require_url` has accepted. Every call may raise :class:`PlaceAway`.
+    """The objects below an address that :func:`require_url` has accepted. Every call may raise :class:`PlaceAway`.
 
-    ``on_state`` hears after each request: why the store does not do what it should, or an empty text.
+    ``on_state`` is called after each request with the store's problem, or an empty text.
     """
 
     url: str
@@ -180,19 +180,19 @@ class Objects:
         return _shown(self.url)
 
     def room(self) -> Room | None:
-        """What is free on the volume of a folder; None for a store, which does not report it, or a missing folder."""
+        """Free bytes on the volume of a folder; None for a store, which does not report it, or a missing folder."""
         parts = urlsplit(self.url)
         try:
             disk = os.statvfs(unquote(parts.path)) if parts.scheme == "file" else None
         except OSError as error:
-            _LOG.debug("%s: its room is not known (%s)", self.shown, error.strerror)
+            _LOG.debug("%s: cannot tell its free space (%s)", self.shown, error.strerror)
             return None
         if disk is None:
             return None
         return Room(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize // _RESERVED)
 
     async def put_new(self, key: str, data: bytes) -> bool:
-        """Create an object; False if it is there already, which also the own first try may have done."""
+        """Create an object; False if it already exists, possibly by our own first try."""
         from obstore.exceptions import AlreadyExistsError
 
         async with self._asking() as store:
@@ -203,7 +203,10 @@ class Objects:
         return True
 
     async def get(self, key: str, start: int = 0, end: int = -1) -> bytes | None:
-        """The bytes of an object, ``end`` exclusive; -1: to its end; None: it is gone. ``start`` below 0: the last so many."""
+        """The bytes of an object, ``end`` exclusive; -1: to its end.
+
+        None if it does not exist. ``start`` below 0: the last bytes.
+        """
         wanted: Any = {"suffix": -start} if start < 0 else {"offset": start} if end < 0 else (start, end)
         async with self._asking() as store:
             try:
@@ -226,7 +229,7 @@ class Objects:
             yield [StoredObject(each["path"], each["size"], each["last_modified"].timestamp()) for each in chunk]
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete these objects, as far as they are there: with S3 a thousand in one request."""
+        """Delete these objects if they exist: with S3, a thousand in one request."""
         for begin in range(0, len(keys), _DELETED_AT_ONCE):
             some = keys[begin : begin + _DELETED_AT_ONCE]
             async with self._asking() as store:
@@ -277,7 +280,7 @@ def _reason(error: Exception) -> str:
     status = re.search(r"status code: (\d{3}[A-Za-z ]{0,40})", text)
     answer = ", ".join(each[1].strip() for each in (status, code) if each is not None)
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or (status and status[1][:3] in ("401", "403")):
-        return f"the credentials may not do this ({answer or kind})"
+        return f"the credentials do not allow this ({answer or kind})"
     if isinstance(error, FileNotFoundError):
         return f"bucket or folder not found ({answer or 'not found'})"
     if isinstance(error, OSError) and error.strerror:
@@ -297,7 +300,7 @@ class _GoneError(PlaceAway):
     """A listed object is gone."""
 
     def __init__(self) -> None:
-        super().__init__("a part of the log is gone")
+        super().__init__("a part of the log is missing")
 
 
 @dataclass
@@ -315,7 +318,7 @@ class Folder:
         return self.is_over or self.is_dropped
 
     def add(self, found: Iterable[StoredObject]) -> None:
-        """Take what was listed."""
+        """Add the listed objects."""
         names = [(each.key.rpartition("/")[2], each.size) for each in found]
         new = {int(name): size for name, size in names if name.isdecimal()}
         self.sizes = dict(sorted({**self.sizes, **new}.items()))
@@ -324,7 +327,7 @@ class Folder:
 
 
 class StoredLogs:
-    """Reads logs from their parts, for people and for a writer that goes on with one."""
+    """Reads logs from their parts, for people and for a writer that continues one."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -332,7 +335,7 @@ class StoredLogs:
         self._folders = OrderedDict[LogName, Folder]()
 
     async def read(self, name: LogName, offset: int, at_most: int) -> bytes | None:
-        """What a log has from an offset on, ``at_most`` so many bytes; None: the store has no such log.
+        """At most ``at_most`` bytes of a log from an offset; None: the store has no such log.
 
         Raises :class:`PlaceAway`.
         """
@@ -358,7 +361,7 @@ class StoredLogs:
         return last.head + (len(note) + end - start if folder.is_over else 0)
 
     async def part(self, name: LogName, number: int, *, with_notes: bool = False) -> Part:
-        """What stands behind the text of a part. Raises :class:`PlaceAway` where it is not there."""
+        """The line of JSON behind a part's text. Raises :class:`PlaceAway` if it is missing."""
         known = self._parts.get((name, number))
         if known is not None and not with_notes:
             return known
@@ -382,7 +385,7 @@ class StoredLogs:
             self._parts.popitem(last=False)
 
     async def first(self, name: LogName, numbers: Sequence[int], is_wanted: Callable[[Part], bool]) -> int:
-        """The place of the first part that is wanted, as all behind it are; the number of parts if none is."""
+        """The position of the first wanted part, as all later ones are wanted too; the number of parts if none is."""
         low, high = 0, len(numbers)
         while low < high:
             middle = (low + high) // 2
@@ -393,7 +396,7 @@ class StoredLogs:
         return low
 
     async def look(self, name: LogName, *, anew: bool) -> Folder:
-        """The objects of a log; of one that goes on only those are asked for that may be new. Raises :class:`PlaceAway`."""
+        """The objects of a log; for an active one, only the possibly new ones are requested. Raises :class:`PlaceAway`."""
         known = self._folders.pop(name, None)
         folder = Folder() if known is None or anew else known
         now = time.monotonic()
@@ -431,10 +434,10 @@ class StoredLogs:
         return head + said + await self._text(name, folder, begin, min(begin + left - len(said), end))
 
     async def _behind_head(self, name: LogName, numbers: Sequence[int], last: Part) -> tuple[bytes, int]:
-        """The line that stands for the middle of a log, which is left out, and where the text goes on behind it."""
+        """The line that replaces the omitted middle of a log, and where the text continues."""
         first = await self.part(name, numbers[await self.first(name, numbers, lambda part: part.is_behind)])
         missing = first.start - last.head
-        return f"[spotwright: {format_bytes(missing)} are left out here]\n".encode() if missing else b"", first.start
+        return f"[spotwright: {format_bytes(missing)} are missing here]\n".encode() if missing else b"", first.start
 
     async def _text(self, name: LogName, folder: Folder, begin: int, end: int) -> bytes:
         """The text from one place to another, of everything that came."""
@@ -459,7 +462,7 @@ class StoredLogs:
         return b"".join(texts)[: end - begin]
 
     async def _text_of(self, name: LogName, number: int, size: int, begin: int, end: int) -> bytes:
-        """The text of one part that lies between two places."""
+        """The text of one part between two positions."""
         key = part_key(name, number)
         if (name, number) not in self._parts and size <= _WHOLE:
             data = await self._objects.get(key)

@@ -31,7 +31,7 @@ __all__ = [
 
 
 SMALL = 8192
-"""Bytes: what is no longer is not worth a line that says that it was dropped."""
+"""Bytes: a shorter log is not worth a line that says that it was dropped."""
 
 
 class PlaceAway(OSError):
@@ -62,13 +62,13 @@ class LogName(NamedTuple):
 
     @property
     def namespace(self) -> str:
-        """The namespace: the name of a workload's run begins with it, and no namespace's name has a dot. Else empty."""
+        """The namespace: the name of a workload's run begins with it, and names of namespaces do not contain dots. Else empty."""
         namespace, dot, _ = self.run.partition(".")
         return namespace if dot else ""
 
     @property
     def is_archive(self) -> bool:
-        """Whether this stands for the archive of a run together with all logs of the run."""
+        """Whether this names the archive of a run together with all logs of the run."""
         return not self.task
 
     @property
@@ -80,7 +80,7 @@ class LogName(NamedTuple):
 
 
 class KeptLog(NamedTuple):
-    """A log that is kept. ``at`` is when it was last written, in Unix seconds; ``size`` the bytes that it takes."""
+    """A stored log. ``at`` is when it was last written, in Unix seconds; ``size`` its bytes."""
 
     at: float
     size: int
@@ -102,7 +102,7 @@ class WrittenLog(Protocol):
         """Take up a log that an earlier process left; False without one. Raises :class:`OSError`."""
 
     async def append(self, data: bytes, notes: Mapping[str, Any]) -> None:
-        """Write bytes together with its owner's notes, or let them wait until the place takes them."""
+        """Write bytes together with its owner's notes, or queue them until the place accepts them."""
 
     def seal(self) -> None:
         """Write from now on without delay: its pod was notified of an interruption, or is being deleted."""
@@ -111,11 +111,11 @@ class WrittenLog(Protocol):
         """Mark the log complete. Raises :class:`OSError`."""
 
     async def close(self) -> None:
-        """Write no more; what is not written yet is given up."""
+        """Stop writing; discard unwritten bytes."""
 
 
 class LogPlace(Protocol):
-    """Where the logs lie. ``about`` says it in messages."""
+    """Where logs are stored. ``about`` names it in messages."""
 
     @property
     def about(self) -> str:
@@ -136,15 +136,15 @@ class LogPlace(Protocol):
     async def drop(self, logs: Collection[KeptLog], why: str) -> list[KeptLog]:
         """Replace each log by a line that says why it was dropped; a shorter log is just deleted.
 
-        Returns those that were dropped: some may be gone, and others not be dropped now.
+        Returns the dropped ones: some may be gone, and others cannot be dropped now.
         """
 
     async def close(self) -> None:
-        """Write what waits, as far as that takes a few seconds."""
+        """Write the queued bytes, for at most a few seconds."""
 
 
 def logs_to_drop(logs: Sequence[KeptLog], limit: int) -> list[KeptLog]:
-    """The logs that are dropped, oldest first: archived runs, those that say what they were, short ones, those that go on."""
+    """The logs to drop, oldest first: archived runs, dropped logs' lines, short ones, active ones."""
     left, dropped = sum(log.size for log in logs) - limit, list[KeptLog]()
     order = sorted(logs, key=lambda log: (not log.name.is_archive, not log.is_complete, log.size <= SMALL, log.at))
     for log in order:
@@ -162,7 +162,7 @@ def drop_note(size: str, why: str) -> str:
 
 
 def owner_notes(text: bytes | str) -> Mapping[str, Any] | None:
-    """What the owner of a log that is not complete noted; None where that does not say whose log it is."""
+    """The notes of an incomplete log's owner; None if they do not say whose log it is."""
     try:
         notes = msgspec.json.decode(text, type=dict[str, Any])
     except ValueError:

@@ -50,7 +50,7 @@ class StampedLines:
         self.words = ""
 
     def feed(self, data: bytes) -> Iterator[Piece]:
-        """Add bytes of the answer; yield all lines that are complete, and long ones as far as they are there."""
+        """Add bytes of the answer; yield complete lines, and long lines as far as they have arrived."""
         lines = (self._held + data).split(b"\n")
         self._held = lines.pop()
         for line in lines:
@@ -163,7 +163,7 @@ class Position:
         return self.tail[-1] if self.tail else 0
 
     def add(self, piece: Piece, length: int) -> None:
-        """Count a piece, of which ``length`` bytes were new."""
+        """Count a piece with ``length`` new bytes."""
         if piece.begins and (self.opened < 0 or not self.tail):
             self._begin(piece.stamp)
             self.opened = 0
@@ -196,7 +196,7 @@ class Position:
 
 
 class Overlap:
-    """Leaves out of a new answer what was read before. ``missing_from``: something is missing since that time."""
+    """Leaves out lines of a new answer that were read before. ``missing_from``: lines are missing since that time."""
 
     def __init__(self, position: Position) -> None:
         self._opened = position.opened
@@ -259,7 +259,7 @@ _MIN_LINE = 8  # bytes of a line of a multi-line secret: shorter ones ("}", "---
 
 
 def secret_values(pod: Mapping[str, Any]) -> dict[str, str]:
-    """The values of variables of a pod that are secrets by their names; those that come from Secrets are not known."""
+    """The values of a pod's variables whose names suggest secrets; values that come from Secrets are unknown."""
     spec = pod.get("spec") or {}
     found: dict[str, str] = {}
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
@@ -299,7 +299,7 @@ class Redaction:
         return b"".join(pieces), cut
 
     def reset(self) -> None:
-        """Forget what is held back: the line comes again."""
+        """Forget the held-back line: it will come again."""
         self._held = b""
 
 

@@ -96,7 +96,7 @@ class Caller:
 
 @dataclass
 class _Kept(Generic[K, V]):
-    """Answers by question, for a few seconds. The same question is asked once, however many wait for it."""
+    """Caches answers by question, for a few seconds. Concurrent equal questions are asked once."""
 
     seconds: float = _KEPT
     _answers: dict[K, tuple[float, asyncio.Future[V]]] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class Access:
         return uid in ("", now) if (now := await self.uid(namespace)) else False
 
     async def uid(self, namespace: str) -> str:
-        """The UID of the namespace that has a name now; empty if none has it, or if it is not served any more."""
+        """The UID of the namespace that currently has a name; empty if none has it, or if it is no longer served."""
         return await self._asked(self._uids.get(namespace, lambda: self._uid(namespace)))
 
     async def _uid(self, namespace: str) -> str:
@@ -172,7 +172,7 @@ class Access:
                 raise
 
     async def _recorded_in(self, namespace: str, run: str) -> str | None:
-        """The UID of the namespace in which a run was recorded; empty where that is not known, None: the run does not exist."""
+        """The UID of the namespace in which a run was recorded; empty if unknown, None if the run does not exist."""
         async with self._gate:
             try:
                 found = await self._api.get(records_path(RUN, namespace, run))
@@ -187,7 +187,7 @@ class Access:
         try:
             return await answer
         except ApiFailed as error:
-            raise Refused(503, f"the controller cannot ask the API server who may read what: {error}") from error
+            raise Refused(503, f"the controller cannot check permissions with the API server: {error}") from error
 
     async def _review_token(self, token: str) -> Caller | None:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
@@ -251,9 +251,9 @@ _Answer = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 
 
 class LogServer:
-    """Serves the store of logs behind ``objects`` to those whom Kubernetes lets read the same; None: no store.
+    """Serves the log store behind ``objects`` to callers whom Kubernetes allows to read the same; None: no store.
 
-    ``repair_group`` is the group of those who may delete archives; empty: no one may.
+    ``repair_group`` is the group that may delete archives; empty: no one may.
     """
 
     def __init__(self, access: Access, objects: Objects | None, repair_group: str = "") -> None:
@@ -289,7 +289,7 @@ class LogServer:
         except SpotwrightError as error:
             return _error(500, "state", str(error))
         except PlaceAway as error:
-            return _error(503, "state", f"the store cannot be read now: {error}")
+            return _error(503, "state", f"the store cannot be read: {error}")
 
     async def _read(self, request: web.Request, caller: Caller) -> web.Response:
         run, query = request.match_info["run"], request.query
@@ -350,7 +350,7 @@ class LogServer:
         archive, (offset, at_most) = await self._asked_for(request, caller), _part_of(request.query)
         data = None if self._objects is None else await self._objects.get(archive.key, offset, offset + at_most)
         if data is None:
-            raise UnknownRun(f"run {archive.run} is not archived any more")
+            raise UnknownRun(f"run {archive.run} is no longer archived")
         return web.Response(body=data, content_type="application/octet-stream")
 
     async def _delete(self, request: web.Request, caller: Caller) -> web.Response:
@@ -369,12 +369,12 @@ class LogServer:
             )
         if self._objects is not None:
             await self._objects.delete([archive.key])
-        _LOG.info("the archive of run %s in namespace %s is deleted by %s", archive.run, archive.namespace, caller.user)
+        _LOG.info("%s: deleting the archive of run %s in namespace %s", archive.run, archive.namespace, caller.user)
         return web.Response()
 
 
 def _part_of(query: Mapping[str, str]) -> tuple[int, int]:
-    """The offset and the most bytes that are asked for."""
+    """The requested offset and maximum number of bytes."""
     return max(0, int(query.get("offset", 0))), min(max(0, int(query.get("at_most", LOG_AT_ONCE))), LOG_AT_ONCE)
 
 
@@ -401,22 +401,21 @@ def _error(status: int, kind: str, message: str) -> web.Response:
 async def start_log_server(
     api: Api, context: ssl.SSLContext, *, host: str | None, port: int, logs: str, repair_group: str = ""
 ) -> web.AppRunner:
-    """Serve the store of logs with this address; ``await runner.cleanup()`` ends it. Empty: no store.
+    """Serve the log store with this address; ``await runner.cleanup()`` ends it. Empty: no store.
 
-    ``context`` has the serving certificate. Client certificates are accepted where the API server publishes their authority and
-    we may read it, else tokens alone. ``host``: None for all addresses. Raises :class:`OSError` where the port cannot be listened
-    on.
+    ``context`` has the serving certificate. Client certificates are accepted if the API server publishes their CA and we may
+    read it, otherwise only tokens. ``host``: None for all addresses. Raises :class:`OSError` if the port cannot be opened.
     """
     try:
         accept_certificates(context, await client_authority(api))
     except (ApiFailed, ssl.SSLError) as error:
-        _LOG.warning("people are read by their tokens alone, not by client certificates: %s", error)
+        _LOG.warning("people are identified only by their tokens, not by client certificates: %s", error)
     server = LogServer(Access(api), Objects(logs) if logs else None, repair_group)
     return await serve(server.application(), host=host, port=port, context=context)
 
 
 async def publish_watched(api: Api, namespace: str, watched: Watched) -> None:
-    """Write what is watched where readers find it. Raises :class:`ApiFailed`."""
+    """Publish to readers what is watched. Raises :class:`ApiFailed`."""
     path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}"
     found = await api.get_or_none(path)
     if found is not None:
@@ -426,9 +425,9 @@ async def publish_watched(api: Api, namespace: str, watched: Watched) -> None:
 async def publish_authority(
     api: Api, namespace: str, authority: str, unite: Callable[[str, str], str] = lambda own, _: own
 ) -> None:
-    """Write the authority (PEM text) into the ConfigMap from which readers take it. Raises :class:`ApiFailed`.
+    """Write the CA (PEM text) into the ConfigMap from which readers take it. Raises :class:`ApiFailed`.
 
-    ``unite`` makes one text of it and what is there.
+    ``unite`` joins it with the stored text.
     """
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     found = await api.get_or_none(f"{path}/{CONFIG_MAP}")

@@ -65,7 +65,7 @@ class LogRuns(Protocol):
         """What distinguishes their logs from other runs' logs. Raises :class:`OSError`."""
 
     async def existing(self, runs: Collection[str]) -> Collection[str]:
-        """Those of these runs, by name, that are there now; in doubt all of them, since logs of others are deleted."""
+        """The existing ones of these runs, by name; if in doubt all, since logs of the others are deleted."""
 
     async def is_gone(self, namespace: str, uid: str) -> bool:
         """Whether the namespace with this name and UID is gone; in doubt it exists."""
@@ -121,7 +121,7 @@ class LogStore:
         return [each for each in found if each is not None]
 
     async def _unfinished(self, key: str) -> tuple[LogName, Mapping[str, Any]] | None:
-        """The log that an object says is not complete."""
+        """The log that an object marks as incomplete."""
         known = name_of_key(f"{key.split('/', 2)[2]}/{END}")
         notes = None if known is None else owner_notes(await self.objects.get(key) or b"")
         if known is None or notes is None or not await self._runs.existing([known[0].run]):
@@ -148,7 +148,7 @@ class LogStore:
         return kept is not None and kept.is_complete
 
     def limit(self, wanted: int, found: Mapping[str, Sequence[KeptLog]]) -> int:
-        """See :class:`LogPlace`: less in a folder whose volume is nearly full, so that no namespace takes the others' room."""
+        """See :class:`LogPlace`: less in a folder whose volume is nearly full, so that namespaces leave space for each other."""
         room = self.objects.room()
         if room is None or not found or room.free >= 2 * room.reserve:
             return wanted
@@ -156,7 +156,7 @@ class LogStore:
         return min(wanted, max(0, used + room.free - 2 * room.reserve) // len(found))
 
     async def drop(self, logs: Collection[KeptLog], why: str) -> list[KeptLog]:
-        """See :class:`LogPlace`. What the store does not do now is done with the next look."""
+        """See :class:`LogPlace`. If the store fails now, the next look retries."""
         dropped = []
         with contextlib.suppress(PlaceAway):
             for log in logs:
@@ -216,7 +216,7 @@ class LogStore:
         return f"{OPEN}/{self.owner}/{log_key(name)}"
 
     def note(self, name: LogName, kept: KeptLog | None) -> None:
-        """Note what is kept of a log now, or None."""
+        """Note the stored state of a log, or None."""
         self._changed[name] = kept
         if kept is None:
             self._kept.pop(name, None)
@@ -231,7 +231,7 @@ class LogStore:
                 self.note(log.name, log.kept)
 
     async def turn(self) -> None:
-        """Wait until the store takes something, or until it is tried again: by one log at a time."""
+        """Wait until the store accepts writes, or until a retry is due: for one log at a time."""
         while self.trouble:
             left = self._retry_at - time.monotonic()
             if left <= 0:
@@ -249,7 +249,7 @@ class LogStore:
                 return
 
     def failed(self, why: str) -> PlaceAway:
-        """Take what the store did for a failure of it."""
+        """Treat the error of a request as a failure of the store."""
         self._heard(why)
         return PlaceAway(why)
 
@@ -257,7 +257,7 @@ class LogStore:
         now = time.monotonic()
         if not why:
             if self.trouble:
-                _LOG.info("%s: takes logs again", self.about)
+                _LOG.info("%s: accepts logs again", self.about)
             self.trouble, self._wait = "", _FIRST_WAIT
             self._is_back.set()
             return
@@ -270,8 +270,8 @@ class LogStore:
         if why != self._said or now >= self._said_at + _SAID_AGAIN:
             self._said, self._said_at = why, now
             text = (
-                f"logs cannot be kept: {why}. They wait in memory, and where that is full their oldest lines are left out; ended "
-                "runs stay in the API until they can be archived; see --logs (in the chart: logs.url and logs.secret)"
+                f"logs cannot be stored: {why}. They wait in memory; when that is full, their oldest lines are dropped. Ended"
+                " runs stay in the API until they can be archived; see --logs (in the chart: logs.url and logs.secret)"
             )
             _LOG.warning("%s", text)
             self._on_trouble(text)
@@ -287,13 +287,12 @@ class LogStore:
         key = f"{OPEN}/{self.owner}/{_TRIED}"
         if await self.objects.put_new(key, b"") and await self.objects.put_new(key, b""):
             _LOG.warning(
-                "%s: this store ignores conditional writes: should two processes keep logs at once, one may overwrite what the "
-                "other has written",
+                "%s: this store ignores conditional writes: if two processes store logs at once, one may overwrite the other's",
                 self.about,
             )
 
     async def _list(self) -> None:
-        """List all objects, and delete the logs of its own runs that are neither live nor archived."""
+        """List all objects, and delete the logs of this release's runs that are neither active nor archived."""
         self._changed = {}
         archived, beside = await self._list_archives(), Counter[str]()
         sizes: dict[LogName, tuple[int, float, bool]] = {}
@@ -309,7 +308,7 @@ class LogStore:
         found = {name: KeptLog(at, size, name, is_over) for name, (size, at, is_over) in sizes.items()}
         existing = await self._runs.existing(
             {name.run for name in found}
-        )  # afterwards: a run is there before its logs are
+        )  # afterwards: a run exists before its logs do
         gone = {name.run: name for name in found if name.run not in existing}
         if gone:  # listed again: a run is archived before it is deleted
             now = await self._list_archives()
@@ -322,7 +321,7 @@ class LogStore:
             await self._delete_run(name)
 
     async def _list_archives(self) -> dict[str, KeptLog]:
-        """The archives of its own runs, by run. Delete the archives of namespaces that are gone."""
+        """The archives of this release's runs, by run. Delete the archives of deleted namespaces."""
         self._archives = defaultdict(set)
         found: dict[str, KeptLog] = {}
         is_gone: dict[tuple[str, str], bool] = {}
@@ -348,7 +347,7 @@ class LogStore:
         folder = run_key(name)
         if await self.objects.get(f"{folder}/{OWNER}") != self.owner.encode():
             return
-        _LOG.info("run %s: its logs are deleted, as it is", name.run)
+        _LOG.info("run %s was deleted: deleting its logs", name.run)
         await self._delete(f"{OPEN}/{self.owner}/{folder}")
         await self._delete(folder, {f"{folder}/{OWNER}"})
         await self.objects.delete([f"{folder}/{OWNER}"])  # last: it says that the rest may be deleted
@@ -385,7 +384,7 @@ class _PartsLog:
 
     @property
     def kept(self) -> KeptLog:
-        """What the store has of it."""
+        """The stored part of the log."""
         return KeptLog(self.at, self.size, self.name, self._is_over)
 
     @property
@@ -415,7 +414,7 @@ class _PartsLog:
         return True
 
     async def append(self, data: bytes, notes: Mapping[str, Any]) -> None:
-        """See :class:`WrittenLog`. Where the store is slow, it waits. Raises :class:`Overtaken`."""
+        """See :class:`WrittenLog`. If the store is slow, it waits. Raises :class:`Overtaken`."""
         self._require_own()
         while len(self._buffer) >= self._most and not self._store.trouble:
             self._wake.set()
@@ -473,7 +472,7 @@ class _PartsLog:
         return self._task
 
     def leave_out(self) -> bool:
-        """Leave out the older half of what waits; False if none waits."""
+        """Drop the older half of the queued text; False if the queue is empty."""
         if not self._buffer:
             return False
         cut = self._buffer.find(b"\n", len(self._buffer) // 2) + 1 or len(self._buffer)
@@ -494,7 +493,7 @@ class _PartsLog:
             self._task = asyncio.get_running_loop().create_task(self._send(), name=f"parts of {log_key(self.name)}")
 
     async def _send(self) -> None:
-        """Write parts until none waits."""
+        """Write parts until the queue is empty."""
         try:
             while not self._overtaken and (self._buffer or self._frozen or self._left_out or not self._has_begun):
                 if self._has_begun and not self._frozen:
@@ -504,7 +503,7 @@ class _PartsLog:
                     with contextlib.suppress(PlaceAway):  # the store has heard of it, and says when to try again
                         await (self._send_parts() if self._has_begun else self._begin())
                 self.moved.set()
-        except OSError as error:  # of whoever names the owner
+        except OSError as error:  # from the function that names the owner
             _LOG.warning("log %s waits: %s", log_key(self.name), error)
         finally:
             self._task = None
@@ -524,7 +523,7 @@ class _PartsLog:
         self._has_begun = True
 
     async def _send_parts(self) -> None:
-        """Write what waits now. Raises :class:`PlaceAway`; what was not written waits as it is."""
+        """Write the queued text now. Raises :class:`PlaceAway`; unwritten text stays in the queue."""
         if not self._frozen:
             self._freeze()
         while self._frozen:
@@ -536,20 +535,20 @@ class _PartsLog:
         await self._leave_out_middle()
 
     def _freeze(self) -> None:
-        """Make parts of what waits, which stay as they are until they are written: so one of ours is known by its content."""
+        """Form parts from the queued text. They stay unchanged until written, so that our own are recognized by their content."""
         taken, text = len(self._buffer), bytes(self._buffer)
         if self._left_out:
             line_end = "\n" if self._is_mid_line else ""
             lines = f"{self._left_out_lines:,} lines"
-            why = "they came while the store of logs refused writes"
-            gap = f"{line_end}[spotwright: {format_bytes(self._left_out)} ({lines}) are left out here: {why}]\n"
+            why = "they arrived while the log store refused writes"
+            gap = f"{line_end}[spotwright: {format_bytes(self._left_out)} ({lines}) are missing here: {why}]\n"
             text = gap.encode() + text
             self._left_out = self._left_out_lines = 0
         self._buffer.clear()
         half = self._store.log_limit // 2
         if self._head < 0 < self._start and self._start + len(text) > half:
             last = format_bytes(self._store.log_limit // 4)
-            said = f"this log is longer than {format_bytes(half)}; of the rest, at least the last {last} follow when it has ended"
+            said = f"this log is longer than {format_bytes(half)}; at least its last {last} follow when it has ended"
             line_end = "\n" if self._is_mid_line else ""
             announcement = f"{line_end}[spotwright: {said}]\n".encode()
             self._head = self._start + len(announcement)

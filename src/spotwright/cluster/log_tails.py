@@ -50,8 +50,8 @@ _LOOK = 300.0  # seconds between two looks at which runs go on
 class LogTails:
     """The ends of logs in the API. It is a :class:`~spotwright.cluster.log_place.LogPlace`.
 
-    ``require`` raises :class:`~spotwright.errors.Fenced` once another process records. ``namespaces`` are those that are
-    recorded; none: all.
+    ``require`` raises :class:`~spotwright.errors.Fenced` once another process records. ``namespaces`` are the recorded ones;
+    if empty, all.
     """
 
     about = "the SpotAttempts of the cluster"
@@ -89,14 +89,14 @@ class LogTails:
                     self._paths[left[0]] = records_path(ATTEMPT, each.metadata.namespace, each.metadata.name)
                     found.append(left)
                 if seen >= _LISTED or len(found) >= _LEFT:
-                    _LOG.warning("%s: some logs that were not finished are not looked for", self.about)
+                    _LOG.warning("%s: cannot look for some unfinished logs", self.about)
                     break
         except ApiFailed as error:
             raise PlaceAway(str(error)) from error
         return found
 
     async def kept(self) -> Mapping[str, Sequence[KeptLog]]:
-        """See :class:`LogPlace`: what this process has written of runs that go on. The rest goes with its records."""
+        """See :class:`LogPlace`: what this process has written of active runs. The rest is deleted with its records."""
         if self._kept and time.monotonic() >= self._looked_at + _LOOK:
             self._looked_at = time.monotonic()
             await self._forget_ended()
@@ -111,11 +111,11 @@ class LogTails:
 
     async def _forget_ended(self) -> None:
         """Forget the logs of runs that have ended or are deleted."""
-        known = set(self._kept)  # first: a run is there before its logs are
+        known = set(self._kept)  # first: a run exists before its logs do
         try:
             going = {each.metadata.name async for each in self._listed(RUN, {"labelSelector": f"{ENDED_LABEL}!=true"})}
         except ApiFailed as error:
-            _LOG.debug("which runs go on is not known: %s", error)
+            _LOG.debug("cannot tell which runs are active: %s", error)
             return
         for name in known:
             if name.run not in going:
@@ -132,24 +132,24 @@ class LogTails:
                     try:
                         yield msgspec.json.decode(text, type=_Listed)
                     except msgspec.DecodeError as error:
-                        _LOG.warning("a %s is not read: somebody else has written it (%s)", kind, error)
+                        _LOG.warning("ignoring a %s that Spotwright did not write (%s)", kind, error)
                 following = "" if page.metadata is None else page.metadata.continue_ or ""
                 if not following:
                     break
 
     async def drop(self, logs: Collection[KeptLog], why: str) -> list[KeptLog]:
-        """See :class:`LogPlace`. What the API server does not do now is done with the next look."""
+        """See :class:`LogPlace`. If the API server fails now, the next look retries."""
         dropped = []
         for log in logs:
             note = drop_note(format_bytes(log.size), why)
-            told = {"logTail": note, "logBytes": len(note), "logComplete": True, "logPosition": ""}
+            fields = {"logTail": note, "logBytes": len(note), "logComplete": True, "logPosition": ""}
             try:
-                await self.write(self._paths[log.name], told, None)
+                await self.write(self._paths[log.name], fields, None)
             except ApiFailed as error:
                 if error.status == _GONE:
                     self.forget(log.name)
                 else:
-                    _LOG.warning("the end of log %s is not dropped now: %s", log.name.title, error)
+                    _LOG.warning("cannot drop the end of log %s now: %s", log.name.title, error)
                 continue
             self.note(log._replace(size=0, is_complete=True))
             dropped.append(log)
@@ -164,7 +164,7 @@ class LogTails:
     # For the logs
 
     async def read(self, path: str) -> Mapping[str, Any]:
-        """What an attempt's status says; empty if the attempt does not exist. Raises :class:`PlaceAway`."""
+        """The fields of an attempt's status; empty if the attempt does not exist. Raises :class:`PlaceAway`."""
         try:
             async with self.gate:
                 found = await self.api.get_or_none(path)
@@ -172,21 +172,21 @@ class LogTails:
             raise PlaceAway(str(error)) from error
         return (found or {}).get("status") or {}
 
-    async def write(self, path: str, told: Mapping[str, Any], before: int | None) -> None:
-        """Write these fields of a status. ``before`` are its present bytes; None: none, or any.
+    async def write(self, path: str, fields: Mapping[str, Any], before: int | None) -> None:
+        """Write these fields of a status. ``before`` is its present number of bytes; None: none, or any.
 
         Raises :class:`ApiFailed`, and :class:`Fenced` once another process records.
         """
         operations: list[dict[str, Any]] = []
         if before is not None:
             operations.append({"op": "test", "path": "/status/logBytes", "value": before})
-        operations += [{"op": "add", "path": f"/status/{name}", "value": value} for name, value in told.items()]
+        operations += [{"op": "add", "path": f"/status/{name}", "value": value} for name, value in fields.items()]
         async with self.gate:
             self.require()
             await self.api.send("PATCH", path, operations)
 
     def note(self, kept: KeptLog) -> None:
-        """Know what is kept of a log now."""
+        """Remember the stored state of a log."""
         self._kept[kept.name] = kept
 
     def forget(self, name: LogName) -> None:
@@ -220,7 +220,7 @@ class _Status(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Listed(msgspec.Struct, frozen=True):
-    """What is read of an object in a list."""
+    """The fields of a listed object that are read."""
 
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
@@ -228,7 +228,7 @@ class _Listed(msgspec.Struct, frozen=True):
 
 
 def _left(attempt: _Listed) -> tuple[LogName, Mapping[str, Any]] | None:
-    """The log of an attempt that was not finished, with its owner's notes; None without one."""
+    """The unfinished log of an attempt, with its owner's notes; None without one."""
     spec, status = attempt.spec, attempt.status
     notes = owner_notes(status.log_position) if status.log_position and not status.log_complete else None
     if notes is None or notes["namespace"] != attempt.metadata.namespace:
@@ -237,7 +237,7 @@ def _left(attempt: _Listed) -> tuple[LogName, Mapping[str, Any]] | None:
 
 
 class _TailLog:
-    """A :class:`~spotwright.cluster.log_place.WrittenLog` of which the end alone stays."""
+    """A :class:`~spotwright.cluster.log_place.WrittenLog` of which only the end is stored."""
 
     def __init__(self, tails: LogTails, name: LogName, path: str) -> None:
         self.name, self.notes = name, dict[str, Any]()
@@ -341,15 +341,15 @@ class _TailLog:
                     await self._wake.wait()
 
     async def _write(self, *, is_complete: bool) -> None:
-        """Write the end as it is. Raises :class:`ApiFailed` for what may pass."""
+        """Write the current end. Raises :class:`ApiFailed` for errors that may be temporary."""
         tail, size = _whole_characters(self._tail), self._bytes
         position = "" if is_complete else msgspec.json.encode(self.notes).decode()
-        if len(position) > _POSITION:  # who takes it up begins anew
+        if len(position) > _POSITION:  # a successor starts over
             position = ""
-        told = {"logTail": tail, "logBytes": size, "logPosition": position, "logComplete": is_complete}
+        fields = {"logTail": tail, "logBytes": size, "logPosition": position, "logComplete": is_complete}
         self._is_new = False
         try:
-            await self._tails.write(self._path, told, self._written)
+            await self._tails.write(self._path, fields, self._written)
         except ApiFailed as error:
             if error.status == _GONE:  # the run was deleted, and its logs with it
                 self._tails.forget(self.name)
@@ -381,7 +381,7 @@ class _TailLog:
         self._is_new = False
         if not self._is_refused:
             self._is_refused = True
-            _LOG.warning("the end of log %s is not kept: %s", self.name.title, error)
+            _LOG.warning("cannot store the end of log %s: %s", self.name.title, error)
 
 
 def _whole_characters(data: bytes) -> str:
@@ -393,7 +393,7 @@ def _whole_characters(data: bytes) -> str:
 
 
 def _notes(text: str) -> dict[str, Any] | None:
-    """What the owner noted; None if it is unreadable."""
+    """The owner's notes; None if they are unreadable."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any]) if text else None
     except ValueError:

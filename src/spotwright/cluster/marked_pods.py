@@ -41,7 +41,7 @@ class MarkedPod(NamedTuple):
 
     token: str
     number: str
-    controller: str  # the UID of its controller; empty where it has none
+    controller: str  # the UID of its controller; empty without one
     metadata: bytes  # JSON, with its labels and annotations; empty where they are too large
 
     @property
@@ -84,7 +84,7 @@ async def pod_texts(api: Api, namespace: str, selector: str = "", *, most_bytes:
         if not more:
             return
         if left <= 0:
-            raise ApiFailed(f"{path}: these pods have more than {most_bytes >> 20} MiB, and are not read", TOO_LARGE)
+            raise ApiFailed(f"{path}: these pods are larger than {most_bytes >> 20} MiB together", TOO_LARGE)
 
 
 class CarriedNumbers:
@@ -97,9 +97,9 @@ class CarriedNumbers:
         ] = {}  # by namespace and selector
 
     async def of(self, namespace: str, selector: str, *, patience: float) -> Sequence[MarkedPod] | None:
-        """The pods of a namespace with numbers; None: they are not read within ``patience`` seconds, or cannot be read.
+        """The numbered pods of a namespace; None: they cannot be read, or not within ``patience`` seconds.
 
-        The reading goes on without those who wait no more.
+        The read continues without callers that stopped waiting.
         """
         key = namespace, selector
         reading = self._readings.get(key)
@@ -119,7 +119,7 @@ class CarriedNumbers:
                         found.append(each)
                         size += len(each.metadata) + _MARKED
                     if size > _MOST_KEPT:
-                        _LOG.warning("namespace %s has more pods with numbers than are restored", namespace)
+                        _LOG.warning("namespace %s has more numbered pods than can be restored", namespace)
                         break
         except ApiFailed as error:
             _LOG.warning("%s", error)
@@ -162,12 +162,12 @@ class _Named(msgspec.Struct):
 
 def _marked(text: bytes) -> MarkedPod | None:
     try:
-        told = read_as(_Pod, text).metadata
-        if told.annotations is None or not told.annotations.token:
+        meta = read_as(_Pod, text).metadata
+        if meta.annotations is None or not meta.annotations.token:
             return None
         naming = msgspec.json.encode(read_as(_Named, text).metadata)
     except msgspec.DecodeError:
         return None
-    controller = next((each.uid for each in told.owner_references or () if each.controller), "")
-    marks = told.annotations
+    controller = next((each.uid for each in meta.owner_references or () if each.controller), "")
+    marks = meta.annotations
     return MarkedPod(marks.token, marks.number, controller, naming if len(naming) <= _LARGEST else b"")

@@ -31,7 +31,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class _Family(NamedTuple):
-    """One metric: its name, its kind, what it means, and a value for each set of labels."""
+    """A metric: its name, kind, meaning, and a value for each set of labels."""
 
     name: str
     kind: str
@@ -40,10 +40,10 @@ class _Family(NamedTuple):
 
 
 class Metrics:
-    """The metrics of one process's work, computed on request.
+    """The metrics of one process, computed on request.
 
-    ``pauses`` gives the pools that are left out now; ``verdicts`` counts the reviews that this process has answered, ``tally``
-    what it has recorded and moved. ``aside`` gives the namespaces that are set aside now, each with the part that does so.
+    ``pauses`` gives the pools that are skipped now; ``verdicts`` counts the answered reviews, ``tally`` recorded attempts and
+    evictions. ``aside`` gives the namespaces that are set aside now, each with the part that does so.
     """
 
     def __init__(
@@ -65,23 +65,23 @@ class Metrics:
             yield from _of_recorder(self._tally)
         pauses = {(("namespace", one.namespace), ("pool", one.pool)): one.pause for one in self._pauses()}
         until = [(labels, pause.until) for labels, pause in pauses.items()]
-        text = "Until when a pool is left out because it had no node, in Unix seconds; without a namespace for all."
+        text = "Time until which attempts skip a pool that had no node, in Unix seconds; without a namespace: for all."
         yield _Family("spotwright_pool_left_out_until_seconds", "gauge", text, until)
         times = [(labels, pause.times) for labels, pause in pauses.items()]
-        yield _Family("spotwright_pool_left_out_times", "gauge", "How often in a row a pool had no node.", times)
+        yield _Family("spotwright_pool_left_out_times", "gauge", "Times in a row that a pool had no node.", times)
         if self._verdicts is not None:
             reviews = [((("verdict", verdict),), count) for verdict, count in self._verdicts().items()]
-            yield _Family("spotwright_reviews_total", "counter", "Reviews that this process has answered.", reviews)
+            yield _Family("spotwright_reviews_total", "counter", "Admission reviews answered by this process.", reviews)
         aside = [((("by", part), ("namespace", namespace)), 1.0) for namespace, part in set(self._aside())]
-        text = "Namespaces that are set aside, because their objects cost too much."
+        text = "Namespaces set aside because their objects cost too much."
         yield _Family("spotwright_set_aside", "gauge", text, aside)
 
 
 def _of_recorder(tally: Tally) -> Iterator[_Family]:
     yield _Family(
-        "spotwright_leading", "gauge", "Whether this process records and moves.", [((), float(tally.is_leading))]
+        "spotwright_leading", "gauge", "Whether this process records and evicts.", [((), float(tally.is_leading))]
     )
-    text = "1 while what happens cannot be recorded, and waits in memory."
+    text = "1 while events cannot be recorded and wait in memory."
     yield _Family("spotwright_not_recorded", "gauge", text, [((), float(bool(tally.problem)))])
     moves = [((("move", what),), count) for what, count in tally.moves.items()]
     text = (
@@ -89,22 +89,20 @@ def _of_recorder(tally: Tally) -> Iterator[_Family]:
     )
     yield _Family("spotwright_moves_total", "counter", text, moves)
     waiting = [((("namespace", name), ("reason", why)), count) for (name, why), count in tally.waiting.items()]
-    yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts that wait for a node.", waiting)
+    yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts waiting for a node.", waiting)
     text = "Pods with a policy that started unplaced, because their review was late or unanswered."
     yield _Family("spotwright_pods_unplaced_total", "counter", text, [((), float(tally.unplaced))])
     archives = [((("outcome", outcome),), count) for outcome, count in tally.archives.items()]
-    text = "Ended runs that were archived, tries that failed, and runs that were deleted without an archive for want of room."
+    text = "Ended runs archived, failed tries, and runs deleted without an archive for lack of space."
     yield _Family("spotwright_runs_archived_total", "counter", text, archives)
-    text = "Workloads that are not recorded any more, because of a defect in Spotwright."
+    text = "Workloads no longer recorded, because of a defect in Spotwright."
     yield _Family("spotwright_workloads_set_aside_total", "counter", text, [((), float(tally.defects))])
     text = (
         "Runs whose records could not be read when this recorder began to lead: pauses of their pools may be missing."
     )
     yield _Family("spotwright_runs_unread", "gauge", text, [((), float(tally.unread))])
     kinds = [((("kind", kind),), float(is_read)) for kind, is_read in tally.kinds.items()]
-    text = (
-        "Whether a kind that the API server has is read; 0: its controller has other versions, or it may not be read."
-    )
+    text = "Whether Spotwright reads a kind that the API server serves; 0: unsupported versions, or reading it is forbidden."
     yield _Family("spotwright_kind_read", "gauge", text, kinds)
 
 
@@ -135,7 +133,7 @@ async def serve_metrics(
     except OSError as error:
         if settings.metrics_are_asked:
             raise InputError(f"{host}:{port}: cannot listen there ({error}); see --metrics-listen") from error
-        _LOG.warning("no metrics are served: %s:%d is in use; name another address with --metrics-listen", host, port)
+        _LOG.warning("cannot serve metrics: %s:%d is in use; name another address with --metrics-listen", host, port)
         return
     stack.push_async_callback(runner.cleanup)
     _LOG.info("metrics are served at http://%s:%d/metrics", host, runner.addresses[0][1])

@@ -131,14 +131,14 @@ class Mirror:
         self._version = ""
 
     def drop(self, namespace: str) -> None:
-        """Forget the objects of a namespace without a word: ``keep`` does not hold for them any more."""
+        """Forget the objects of a namespace without reporting deletions: ``keep`` no longer holds for them."""
         for key in [key for key in self.objects if key[0] == namespace]:
             self._forget(key)
 
     async def changes(self) -> AsyncIterator[Change]:
-        """All changes, for ever; after a cancellation first the one that may not have been consumed.
+        """Yield all changes, forever; after a cancellation, first the change that may not have been consumed.
 
-        Errors that may pass are waited out; the others are tried again, later every 30 seconds.
+        Temporary errors are waited out; others are retried, later every 30 seconds.
         """
         failures = gone = 0
         if self._untaken is not None:
@@ -197,7 +197,7 @@ class Mirror:
                 await asyncio.sleep(wait_before(failures, error.retry_after))
 
     def is_current(self, change: Change) -> bool:
-        """Whether an object is still as a change says, as far as that is remembered."""
+        """Whether an object is still as a change says, as far as it is remembered."""
         return not self._remembers or self.objects.get(_key(change.data)) is change.data
 
     async def _list_and_watch(self) -> AsyncIterator[Change]:
@@ -212,7 +212,7 @@ class Mirror:
                 await asyncio.sleep(_SHORT)  # a server that ends every watch at once must not be asked without end
 
     async def _list(self) -> AsyncIterator[Change]:
-        """List, then report what differs from the objects before: first what is gone, then what is new or has changed."""
+        """List, then report the differences from the previous objects: first deletions, then additions and changes."""
         entered = -1
         while entered != self._entered:  # of a namespace that was entered meanwhile a part may be missing
             entered = self._entered
@@ -272,7 +272,7 @@ class Mirror:
                     if change is not None:
                         yield change
         except StreamSilent as error:
-            _LOG.debug("%s; watching anew", error)  # from the same version: no change is missed
+            _LOG.debug("%s; restarting the watch", error)  # from the same version: no change is missed
         except ApiFailed as error:
             if error.status == 410:
                 raise _Gone from error
@@ -283,10 +283,10 @@ class Mirror:
         try:
             event = read_as(WatchEvent, line)
         except msgspec.DecodeError as error:
-            raise ApiFailed(f"{self._path}: a line of the watch is cut off") from error
+            raise ApiFailed(f"{self._path}: a line of the watch is truncated") from error
         text = bytes(event.object)
         if not text.startswith(b"{"):
-            raise ApiFailed(f"{self._path}: the watch holds no object")
+            raise ApiFailed(f"{self._path}: the watch event has no object")
         data = self._read(text)
         if data is None or data is self._known(data):  # unread or known: not a change
             self._version = _version(identity(text)) or self._version
@@ -295,7 +295,7 @@ class Mirror:
             code = data.get("code")
             if code == 410:
                 raise _Gone
-            words = f"{self._path}: the watch ends: {data.get('message', '')}"
+            words = f"{self._path}: the watch ended: {data.get('message', '')}"
             raise ApiFailed(words, code if isinstance(code, int) else 0)
         self._version = _version(data) or self._version
         if event.type == "BOOKMARK":
@@ -310,12 +310,12 @@ class Mirror:
         return self._apply(event.type, kept)
 
     def _known(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
-        """An object as it was known, if it is the same one: what was deleted and made again under its name is another."""
+        """The former state of an object if it is the same one, not another one recreated under its name."""
         before = self.objects.get(_key(item))
         return before if before is not None and uid_of(before) == uid_of(item) else None
 
     def _read(self, text: bytes) -> dict[str, Any] | None:
-        """An object. Of one that would take too much memory its main fields, where they are wanted, else as it was known."""
+        """Decode an object. If it would take too much memory: its main fields if they are wanted, else its former state."""
         try:
             return read_object(text)
         except msgspec.DecodeError:
@@ -354,7 +354,7 @@ class Mirror:
             self._room.leave((self._path, *key))
 
     def _kept(self, item: dict[str, Any] | None, page: ListPage) -> dict[str, Any] | None:
-        """The kept part of an object, or None. An unreadable object keeps its former state."""
+        """The stored part of an object, or None. An unreadable object keeps its former state."""
         if item is None:
             return None
         if not _is_readable(item):
@@ -382,14 +382,14 @@ class FollowedNamespaces:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of it is known that may be read."""
+        """Whether everything that may be read is known."""
         return all(mirror.status in FORBIDDEN for mirror in self._incomplete) and (
             len(self._mirrors) > 1 or not self._incomplete
         )
 
     @property
     def status(self) -> int:
-        """The HTTP status of the last error of a namespace of which not all is known; 0 without one."""
+        """The HTTP status of the last error of an incompletely known namespace; 0 without one."""
         return next((mirror.status for mirror in self._incomplete if mirror.status), 0)
 
     @property
@@ -427,7 +427,7 @@ _AHEAD = 100  # changes that wait to be consumed
 
 
 def _is_readable(item: Any) -> bool:
-    """Whether an object has what the API server gives to every one, in the types that it gives."""
+    """Whether an object has the fields that the API server gives every object, in their types."""
     meta = item.get("metadata") if isinstance(item, dict) else None
     if not isinstance(meta, dict) or not meta.get("name"):
         return False
@@ -467,7 +467,7 @@ def _key(item: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _is_older(item: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
-    """Whether a state of an object is older than another one; what is not there is.
+    """Whether a state of an object is older than another one; a missing one is.
 
     Versions are numbers that grow: Kubernetes documentation, "Kubernetes API Concepts", "Comparing resource versions".
     """

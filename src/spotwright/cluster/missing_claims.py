@@ -59,8 +59,8 @@ def left_out_claims(config: Config) -> str:
     rest = names[_MOST:]
     shown = ", ".join(rest[:_SHOWN]) + (f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else "")
     return (
-        f"the policies name {len(names)} claims for checkpoints, and only the first {_MOST} are looked for and made: pods wait "
-        f"for the others until they are there ({shown}); name folders of one claim instead (pvc://NAME/FOLDER)"
+        f"the policies name {len(names)} checkpoint claims; Spotwright creates only the first {_MOST}, and pods wait until the"
+        f" others exist ({shown}); use folders of one claim instead (pvc://NAME/FOLDER)"
     )
 
 
@@ -73,13 +73,13 @@ def _named(config: Config) -> list[str]:
 
 
 def claim_of(layer: Layer) -> str:
-    """The claim of a layer of policy; empty where it names none."""
+    """The claim of a policy layer; empty if it names none."""
     place = str(layer.values.get("checkpoint") or "")
     return place.removeprefix(PVC).strip("/").partition("/")[0] if place.startswith(PVC) else ""
 
 
 class ClaimLookup:
-    """Finds the claims of a namespace's configuration that are not there. ``clock`` is monotonic."""
+    """Finds the missing claims of a namespace's configuration. ``clock`` is monotonic."""
 
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock
@@ -117,7 +117,7 @@ class ClaimLookup:
             found = await self._api.get_or_none(path, at_most=_LARGEST)
         except ApiFailed as error:
             if (namespace, name) not in self._said:
-                _LOG.warning("claims of namespace %s count as there, because they cannot be read: %s", namespace, error)
+                _LOG.warning("claims of namespace %s cannot be read and are assumed to exist: %s", namespace, error)
             _keep(self._said, (namespace, name), None)
             return True
         if found is None and (namespace, name) not in self._said:
@@ -153,7 +153,7 @@ def claims_not_in(placed: Mapping[str, Any], config: Config) -> Sequence[str]:
     names = claims_of(config)
     text = (
         msgspec.json.encode(placed) if names else b""
-    )  # its volumes may stand anywhere, and whoever updates it chose its size
+    )  # its volumes may be anywhere in it, and the author of an update chose its size
     return [name for name in names if b'"claimName":%b' % msgspec.json.encode(name) not in text]
 
 
@@ -166,9 +166,8 @@ def why_without_checkpoint(missing: Sequence[str], namespace: str) -> str:
     """The sentence for the author of an object that has no checkpoint because these claims are missing."""
     claims = " and ".join(missing)
     return (
-        f"what is created keeps no checkpoint: the policy of the configuration names the claim {claims}, and namespace "
-        f"{namespace} has none of that name; make the claim (the chart's checkpoints.claimSize makes such claims), and "
-        "create the object again"
+        f"checkpoints are not stored: the configured policy names the claim {claims}, which does not exist in namespace"
+        f" {namespace}; create the claim (or set checkpoints.claimSize in the chart), then create the object again"
     )
 
 

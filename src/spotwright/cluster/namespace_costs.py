@@ -1,11 +1,11 @@
-"""What each namespace costs the controller, and whose turn it is: no namespace holds up the others.
+"""Measures the cost of each namespace to the controller and decides whose turn it is, so that namespaces do not delay others.
 
-An object of a tenant should cost milliseconds. The excess is charged to its namespace, which is then served last for a minute,
+A tenant's object should cost milliseconds. The excess is charged to its namespace, which is then served last for a minute,
 unnoticed by others, and after some seconds of excess is set aside, for five minutes and twice as long each time. Costs are
-processor seconds, so that a busy machine quarantines no namespace.
+processor seconds, so that a busy machine does not set namespaces aside.
 
-Costs are kept by a key. The watcher's is the namespace; the webhook's has the sender's address as well, because a pod that
-reaches the port may name any namespace: it can only set aside its own requests.
+Costs are counted by key. The watcher's key is the namespace; the webhook's has the sender's address as well, because a pod
+that reaches the port may name any namespace: it can only set aside its own requests.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ Key = tuple[str, str]
 
 
 class Aside(NamedTuple):
-    """A namespace that is not served. ``until`` is by the clock of its costs, ``lasts`` and ``spent`` are in seconds.
+    """A namespace that is set aside. ``until`` is by the clock of its costs, ``lasts`` and ``spent`` are in seconds.
 
-    ``spent`` is what its objects have cost above what is allowed, within a minute. ``times`` counts how often in a row.
-    ``reason`` is a clause of another reason, or empty.
+    ``spent`` is its excess within a minute. ``times`` counts how often in a row. ``reason`` is a clause of another reason, or
+    empty.
     """
 
     until: float
@@ -70,7 +70,7 @@ class Aside(NamedTuple):
 
 
 class _Costs:
-    """The costs of one key: seconds above what is allowed, by the whole second in which they were spent."""
+    """The costs of one key: seconds above the allowance, by the whole second in which they were spent."""
 
     __slots__ = ("aside", "spent")
 
@@ -79,7 +79,7 @@ class _Costs:
         self.aside: Aside | None = None
 
     def within(self, now: float) -> float:
-        """What was spent in the window that ends now; what is older is forgotten."""
+        """The sum of the window that ends now; older costs are forgotten."""
         begin = math.floor(now) - _WINDOW
         for second in [each for each in self.spent if each <= begin]:
             del self.spent[second]
@@ -104,7 +104,7 @@ class NamespaceCosts:
 
     @contextlib.contextmanager
     def counting(self, key: Key, objects: int = 1) -> Iterator[None]:
-        """Note what the block costs, for so many objects, less what other blocks in it note; an empty namespace is free."""
+        """Charge the cost of the block for so many objects, without costs charged by inner blocks; an empty namespace is free."""
         began, before = time.thread_time(), self._counted
         try:
             yield
@@ -115,7 +115,7 @@ class NamespaceCosts:
             self._counted = before + whole
 
     def spent(self, key: Key, seconds: float, objects: int = 1) -> None:
-        """Note what so many objects have cost. The allowance is free: a burst of ordinary objects is no offence."""
+        """Charge the cost of so many objects. The allowance is free: a burst of ordinary objects is allowed."""
         above = seconds - self._allowed * objects
         if above <= 0.0 or self.set_aside(key) is not None:
             return
@@ -150,7 +150,7 @@ class NamespaceCosts:
         return costs is not None and costs.within(self._clock()) > 0.0
 
     def set_aside(self, key: Key) -> Aside | None:
-        """Why and until when a namespace is not served; None if it is."""
+        """Why and until when a namespace is set aside; None if it is served."""
         costs = self._costs.get(key)
         aside = None if costs is None else costs.aside
         return aside if aside is not None and self._clock() < aside.until else None
@@ -164,8 +164,8 @@ class NamespaceCosts:
 class AsideEvents:
     """Reports namespaces that are set aside; await :meth:`tell`.
 
-    ``consequence`` is a clause that says what happens. ``into`` is the namespace of the Events; empty: the one that is set aside,
-    which then cannot be forged by others.
+    ``consequence`` is a clause that says what happens. ``into`` is the namespace of the Events; empty: the one that is set
+    aside, which others cannot forge then.
     """
 
     def __init__(self, events: EventWriter, consequence: str, into: str = "") -> None:
@@ -242,7 +242,7 @@ class Turns:
                 turn.set_result(None)
 
     def _next(self) -> Key | None:
-        """Whose turn it is: first among those that cost little; None if none may go on now."""
+        """Whose turn it is: first among those that cost little; None if none may run now."""
         last: Key | None = None
         is_free = not any(self._costs.is_last(each) for each in self._working)
         for address, keys in self._waiting.items():
@@ -271,17 +271,17 @@ class Turns:
                 del self._waiting[key[1]]
 
 
-_PATIENCE = 50  # changes of others after which one of the waiting is served all the same
+_PATIENCE = 50  # changes of others after which one waiting item is served nevertheless
 _MOST_LAST = 2_000  # changes of namespaces that are served last, at most
 
 T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A queue in which what belongs to costly namespaces waits while there is anything else. For one event loop.
+    """A queue in which items of costly namespaces wait while others have any. For one event loop.
 
-    What belongs to one namespace stays in order, and so does what belongs to none: it overtakes no earlier change.
-    ``most`` is how much of the others waits until further producers have to wait too.
+    Items of one namespace stay in order, and so do items of no namespace: they do not overtake earlier changes. ``most`` is
+    how many items of others wait before producers have to wait too.
     """
 
     def __init__(self, most: int, costs: NamespaceCosts) -> None:
@@ -293,9 +293,9 @@ class FairQueue(Generic[T]):
         self._changed = asyncio.Condition()
 
     async def put(self, item: T, namespace: str = "", still: Callable[[], bool] = lambda: True) -> None:
-        """Put in what belongs to a namespace, or to none. A namespace set aside for its waiting changes loses new ones.
+        """Add an item of a namespace, or of none. A namespace set aside for its queued changes loses new ones.
 
-        What does not hold any more, once there is room, is not put in: see ``still``.
+        An item that is out of date once there is space is not added: see ``still``.
         """
         async with self._changed:
             while len(self._first) >= self._most:
@@ -314,7 +314,7 @@ class FairQueue(Generic[T]):
             self._changed.notify_all()
 
     async def get(self) -> T:
-        """Take what is next."""
+        """Take the next item."""
         async with self._changed:
             while not (self._first or self._last):
                 await self._changed.wait()

@@ -73,8 +73,8 @@ _MAY_SPEAK = (
     f": ({' || '.join(f'variables.{name}' for name in _RIGHTS)})"
 )
 _REFUSED = (
-    "Spotwright believes this of a node, so only its kubelet, an account that may change nodes, or a node agent on it with the "
-    "right to create notices of spotwright.dev may write it: docs/how-to/cluster/run-the-node-agent.md"
+    "Spotwright trusts this Event about a node, so only its kubelet, an account that may change nodes, or a node agent on it"
+    " with the right to create notices of spotwright.dev may write it: docs/how-to/cluster/run-the-node-agent.md"
 )
 
 _LOG = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class NodeEvents:
     def __init__(self, api: Api, name: str) -> None:
         self._api, self._name = api, f"{name}{SUFFIX}"
         self.since: float | None = None
-        """From when on (Unix seconds, by the API server's clock) Events were written under the policy; None: no policy."""
+        """Since when (Unix seconds, by the API server's clock) Events were written under the policy; None: no policy."""
         self.state = ""
         """:data:`~spotwright.cluster.watched.WATCHED`, or why they do not count; empty before the first answer."""
 
@@ -119,22 +119,22 @@ class NodeEvents:
         return text(event.get("reason")) in REASONS or text(event.get("message")).startswith(KUBELET_STARTS)
 
     async def ask(self) -> bool:
-        """Ask for the policy and its binding. Returns whether Events count from now on that did not before.
+        """Ask for the policy and its binding. Returns whether Events became trusted.
 
-        Without an answer it stays as it was. The log says each change once.
+        Without an answer, the state is unchanged. The log says each change once.
         """
         try:
             found = [await self._api.get_or_none(f"{path}/{self._name}") for path in (_POLICY, _BINDING)]
         except ApiFailed as error:
             if error.status not in FORBIDDEN:
-                _LOG.debug("whether Events about nodes count is not known: %s", error)
+                _LOG.debug("cannot tell whether to trust Events about nodes: %s", error)
                 return False
             self._note(None, str(error))
             return False
         policy, binding = found
         spec = mapping((binding or {}).get("spec"))
         if policy is None or spec.get("policyName") != self._name:
-            return self._note(None, f"no ValidatingAdmissionPolicy {self._name} with a binding")
+            return self._note(None, f"the ValidatingAdmissionPolicy {self._name} or its binding is missing")
         if "Deny" not in (spec.get("validationActions") or ()):
             return self._note(None, f"the binding of the ValidatingAdmissionPolicy {self._name} does not deny")
         made = (seconds(metadata(each or {}).get("creationTimestamp")) or 0.0 for each in found)
@@ -146,13 +146,13 @@ class NodeEvents:
             self.state = state
             if state == WATCHED:
                 _LOG.info(
-                    "Events about nodes count: the ValidatingAdmissionPolicy %s proves who wrote them", self._name
+                    "Events about nodes are trusted: the ValidatingAdmissionPolicy %s proves who wrote them", self._name
                 )
             else:
                 _LOG.warning(
-                    "Events about nodes do not count, notices of node agents neither, because whoever may write Events in "
-                    "namespace default could have made them up: %s; install it with the chart (nodeEvents: true). Conditions and "
-                    "taints of nodes count all the same",
+                    "Events about nodes, including notices of node agents, are ignored, because anyone who may write Events in"
+                    " namespace default could forge them: %s; install it with the chart (nodeEvents: true). Conditions and"
+                    " taints of nodes are still read",
                     state,
                 )
         return since is not None and since != before

@@ -20,7 +20,7 @@ _MOST_WORDS = 200  # characters
 
 
 def why_misshapen(data: Any) -> str:
-    """A clause that says what of an object an API server would not have sent; empty for an object that has its shape."""
+    """A clause about the part of an object that an API server would not have sent; empty for a well-formed object."""
     is_pod = isinstance(data, Mapping) and data.get("kind") == "Pod" and data.get("apiVersion") == "v1"
     try:
         msgspec.convert(data, _Pod if is_pod else _Object)

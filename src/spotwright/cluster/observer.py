@@ -99,13 +99,13 @@ __all__ = ["Decide", "FindAdmission", "OnRecorded", "PodReconciler", "why_early"
 
 
 OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
-"""Hears of each pod whose state the journal has; the flag says that its node does not report any more."""
+"""Called with each pod whose state the journal has; the flag says that its node no longer reports."""
 
 Decide = Callable[[ClusterView, RunState, SeenPod, TaskState, AttemptState, float], Iterable[Event]]
-"""Decides about the newest attempt of a pod at a moment; the answer is recorded with what was seen, in one transaction."""
+"""Decides about a pod's newest attempt at a time; the decision is recorded with the observation, in one transaction."""
 
 FindAdmission = Callable[[Mapping[str, Any], str], Admission | None]
-"""What was decided of a pod of the workload with this UID; None: no review has made the pod what it is."""
+"""The stored decision about a pod of the workload with this UID; None: no review changed the pod."""
 
 _LONGEST_WHY = 1000
 _REFUSAL = " was refused: "
@@ -123,7 +123,7 @@ _END_WITH_143 = (
 def why_early(kind: str) -> str:
     """Why a task has failed whose last attempt exited with 0 with work left, and what its user does. ``kind``: who counts it."""
     return (
-        f"it exited with 0 with work left, and its {kind} counts that as done: start it again, so that it goes on from its last "
+        f"it exited with 0 with work left, and its {kind} counts that as done: start it again to resume from its last "
         f"save, and {_END_WITH_143}"
     )
 
@@ -131,10 +131,10 @@ def why_early(kind: str) -> str:
 class PodReconciler:
     """Records one workload. ``now`` is the API server's clock.
 
-    ``order_limit`` is in seconds: an attempt for which nodes were on their way for so long waits for none that are ordered later.
-    ``admission`` finds the decision about a pod, whose annotations are untrusted. ``config`` is its namespace's configuration
-    now, for what should have been placed. ``unseen`` are pods that came and went unrecorded, in the order of their
-    numbers.
+    ``order_limit`` is in seconds: an attempt whose nodes were being provisioned for that long does not wait for later orders.
+    ``admission`` finds the decision about a pod, whose annotations are untrusted. ``config`` is its namespace's current
+    configuration, for pods that should have been placed. ``unseen`` are pods that were created and deleted unrecorded, in the
+    order of their numbers.
     """
 
     def __init__(
@@ -167,10 +167,10 @@ class PodReconciler:
     def record(
         self, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, *, are_all: bool, may_end: bool = True
     ) -> None:
-        """Add all events that follow from these pods of the workload, in the order in which the pods were made.
+        """Add all events that follow from these pods of the workload, in the order of the pods' creation.
 
-        ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object; None:
-        the API does not have it any more. ``may_end``: False while other pods of it are to be recorded.
+        ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object;
+        None: the API no longer has it. ``may_end``: False while other pods of it are still to be recorded.
         """
         self._root = root or {}
         self._outcome, self._how_ended = _end_of(root, self._state)
@@ -265,14 +265,14 @@ class PodReconciler:
             )
 
     def _note_metrics(self, seen: SeenPod) -> None:
-        """Say once in a run that Katib reads the metrics of a trial's last attempt, where that may go on from a save."""
+        """Note once per run that Katib reads the metrics of a trial's last attempt, if that attempt may resume from a save."""
         trial = trial_of(seen.owners)
         if may_lose_metrics(trial, seen.pod) and not any(METRICS_NOTE in note for note in self._state.notes):
             text = f"trial {metadata(trial).get('name', '')} {METRICS_NOTE}"
             self._run.add(NoteAdded(self._now, text=text))
 
     def tell_trial(self, trial: Mapping[str, Any]) -> None:
-        """Record the parameters and the metrics of a Katib trial beside its tasks."""
+        """Record the parameters and metrics of a Katib trial beside its tasks."""
         name, values = str(metadata(trial).get("name", "")), trial_values(trial)
         for path, task in self._state.tasks.items() if name else ():
             new = {key: value for key, value in values.items() if task.parameters.get(key) != value}
@@ -289,7 +289,7 @@ class PodReconciler:
             self._run.add(NoteAdded(self._now, text=f"{note_of(seen.pod)}{why}"))
 
     def _why_without_policy(self, seen: SeenPod) -> str:
-        """The same of a pod without a policy, which a review would have placed by the policy of its namespace alone."""
+        """The same for a pod without a policy that a review would have placed by its namespace's default policy."""
         if (
             self._config is None
             or ATTEMPT_ANNOTATION in (metadata(seen.pod).get("annotations") or {})
@@ -298,7 +298,7 @@ class PodReconciler:
             return ""
         if place_at_pod(seen.pod, seen.owners, self._config, (), steps=Steps(MOST_STEPS)).placed is None:
             return ""
-        return f"{LATE}, for what has made it too: the pods that it makes from now on are placed, with its own retries"
+        return f"{LATE}, and so did its owner's: the owner's next pods will be placed, with the owner's own retries"
 
     def _free_slot(self, name: TaskName) -> str:
         """The path of the task: of pods that are alike, the first that has not succeeded and has no live attempt."""
@@ -348,9 +348,9 @@ class PodReconciler:
         """Say once in a run that a node fits no pool of the configuration, if the configuration gives its pools' labels."""
         if pool.is_configured or not any(providers.labels(each) for each in self._state.plan.config.pools.values()):
             return
-        begin = "fits no pool of the configuration by its labels"
+        begin = "matches no configured pool by its labels"
         if not any(begin in note and f"pool {pool.name}," in note for note in self._state.notes):
-            text = f"node {node} {begin}: it counts as pool {pool.name}, whose price is not known"
+            text = f"node {node} {begin}: it counts as pool {pool.name}, whose price is unknown"
             self._run.add(NoteAdded(self._now, text=text))
 
     def _note_return(self, task: TaskState, recorded: AttemptState) -> None:
@@ -359,7 +359,7 @@ class PodReconciler:
         if recorded.node is None or not self._view.is_ready(recorded.node):
             return
         if not any(note.startswith(begin) for note in self._state.notes):
-            ran_on = "it may have run on, beside the next attempt, until its pod was stopped"
+            ran_on = "it may have run beside the next attempt until its pod was stopped"
             self._run.add(NoteAdded(self._now, text=f"{begin} {recorded.node} reports again: {ran_on}"))
 
     def _note_refusal(self, seen: SeenPod, admission: Admission) -> None:
@@ -372,7 +372,7 @@ class PodReconciler:
         if task is not None and _awaits_another(task):
             self._run.add(TaskFailed(self._now, path, why=text.replace(f" of {path} was", " was", 1)))
         waits = waits_for(seen.pod)
-        begin = f"the pod that ends {path} with this refusal does not start: {waits.kind}"
+        begin = f"the pod that shows this refusal of {path} does not start: {waits.kind}"
         if waits.kind and not any(note.startswith(begin) for note in self._state.notes):
             mend = "; start the controller with an image that the nodes can pull (--refusal-image)"
             text = f"{waits.words[:_LONGEST_WHY]}{mend if 'Image' in waits.kind else ''}"
@@ -384,27 +384,29 @@ class PodReconciler:
         if recorded.is_held_up and not waits.kind and has_not_started(seen.pod):
             return  # what held it up may be over, and it has not started yet
         if waits.kind == NO_NODE:
-            waits = self._told(seen, recorded, waits)
+            waits = self._with_autoscaler_status(seen, recorded, waits)
         is_another_order = waits.kind == NODE_ORDERED and str(waits) != recorded.waits
         if waits.kind != recorded.waits.partition(":")[0] or is_another_order:
-            is_first, is_told = not recorded.waits, waits.kind in (NODE_ORDERED, CANNOT_GROW, NO_SCALE_UP)
+            is_first, is_from_autoscaler = not recorded.waits, waits.kind in (NODE_ORDERED, CANNOT_GROW, NO_SCALE_UP)
             earliest = max(recorded.placed_at, recorded.waits_since or 0.0)
-            at = max(earliest, self._past(waits.since)) if is_first or is_told else self._now
+            at = max(earliest, self._past(waits.since)) if is_first or is_from_autoscaler else self._now
             if recorded.is_held_up and not waits.kind:
                 at = max(recorded.bound_at or 0.0, self._past(started_at(seen.pod)))
             self._run.add(AttemptWaits(at, task.path, recorded.number, why=str(waits)))
 
-    def _told(self, seen: SeenPod, recorded: AttemptState, waits: PodWaits) -> PodWaits:
-        """What the autoscalers say of a pod that is unschedulable; the scheduler's status if they have no relevant one."""
+    def _with_autoscaler_status(self, seen: SeenPod, recorded: AttemptState, waits: PodWaits) -> PodWaits:
+        """The autoscalers' status of an unschedulable pod; the scheduler's message if they have no relevant one."""
         pools = self._state.plan.described
-        told = self._view.words.of(seen.pod, recorded.pools, pools, self._now)
-        if told is None:
+        status = self._view.words.of(seen.pod, recorded.pools, pools, self._now)
+        if status is None:
             return waits
-        if told.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit:
+        if status.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit:
             goes_on = any(not node_pool_of(pools[name]) for name in recorded.pools if name in pools)
             if not (recorded.is_open and goes_on):  # the cluster autoscaler gives an order up, and takes the next pool
-                return PodWaits(NEVER_COMES, f"{told.words} for {format_duration(self._order_limit)} without success")
-        return waits._replace(kind=told.kind) if told.kind == ORDERS_UNKNOWN else told
+                return PodWaits(
+                    NEVER_COMES, f"{status.words} for {format_duration(self._order_limit)}, without success"
+                )
+        return waits._replace(kind=status.kind) if status.kind == ORDERS_UNKNOWN else status
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
         """Take the retries of a task into the plan, if its controller's objects show them only now."""
@@ -442,9 +444,9 @@ class PodReconciler:
             )
         )
         if signals.accepted_by_controller and recorded.cause is Cause.SUCCEEDED and progress is None:
-            self._note_told_success(task, recorded)
+            self._note_reported_success(task, recorded)
 
-    def _note_told_success(self, task: TaskState, recorded: AttemptState) -> None:
+    def _note_reported_success(self, task: TaskState, recorded: AttemptState) -> None:
         """Note a success that only the controller reports: the code exited with 0 because it was asked to stop."""
         kind = self._state.meta.orchestrator or "controller"
         how = f"exited with 0 after SIGTERM, which its {kind} counts as done"
@@ -469,8 +471,8 @@ class PodReconciler:
         """When the machine of an attempt, or its container runtime, started again, if the attempt ended by that or before it."""
         if not attempt.has_ended or not attempt.is_known:
             return None
-        if untold_at := untold_until(seen.pod, attempt.restart):
-            return untold_at
+        if unreported_at := untold_until(seen.pod, attempt.restart):
+            return unreported_at
         node = self._view.node(str(mapping(seen.pod.get("spec")).get("nodeName", ""))) or {}
         created_at = seconds(metadata(node).get("creationTimestamp"))
         is_another = attempt.ended_at is None and created_at is not None and created_at > begun
@@ -519,7 +521,7 @@ class PodReconciler:
         if ended.attempt < task.last.number:
             following = task.attempts[ended.attempt]
             early = following.placed_at + _ROUNDED < ended.at
-            how = "had been made before it ended" if early else f"is attempt {following.number}"
+            how = "was created before it ended" if early else f"is attempt {following.number}"
             self._judge(ended, FollowUp.RETRY, f"the next attempt {how}")
             return
         self._run.add(ended)
@@ -527,10 +529,10 @@ class PodReconciler:
             self._run.add(_with_pools(task, self._honest(task, decision)))
 
     def _honest(self, task: TaskState, decision: Event) -> Event:
-        """The decision, with other words where it is not ours.
+        """The decision, reworded where the controller decides instead.
 
-        A suspended workload goes on when its user lets it; if the retries of a task are unknown, its last error
-        ends it by our count alone.
+        A suspended workload continues when its user resumes it; if the retries of a task are unknown, its last error ends it
+        only by our count.
         """
         if isinstance(decision, AttemptDecided) and decision.cause is Cause.CANCELLED and not self._state.cancelling:
             return decision.replaced(following="again, once it is resumed")
@@ -545,7 +547,7 @@ class PodReconciler:
         if is_known or has_policy(spec.labels, spec.annotations):
             return decision
         kind = self._state.meta.orchestrator or "controller"
-        following = f"whether it is tried again, its {kind} decides: its retries are not known"
+        following = f"its {kind} decides whether to retry it: its retries are unknown"
         return decision.replaced(then=FollowUp.RETRY, rung=task.last.rung, following=following)
 
     def _judge(self, ended: AttemptEnded, then: FollowUp, following: str) -> None:
@@ -597,7 +599,7 @@ class PodReconciler:
                     self._close(ended)
 
     def _when_forgotten(self, task: TaskState, recorded: AttemptState) -> End:
-        """When an attempt ended whose pod vanished unseen: before the next one began, or the end of all."""
+        """The end of an attempt whose pod vanished unseen: before the next attempt began, or the run ended."""
         after = [attempt.placed_at for attempt in task.attempts[recorded.number : recorded.number + 1]]
         end = None if self._outcome is None else self._outcome.at
         return self._last_proof(recorded, (*after, end))
@@ -605,7 +607,7 @@ class PodReconciler:
     # Nodes
 
     def _notices(self, names: Iterable[str]) -> None:
-        """Record the notices of these nodes. A change of a node looks at each of its pods, so no other node is due."""
+        """Record the notices of these nodes. A node's change triggers a look at each of its pods, so other nodes are not due."""
         for name in names:
             node = self._state.nodes.get(name)
             if node is None:
@@ -626,20 +628,20 @@ class PodReconciler:
                 self._run.add(NoticeGiven(self._now, node=name, goes_at=goes_at, attempts=live, why=why, id=notice.id))
 
     def _news(self, name: str, node: NodeState) -> Notice | None:
-        """A notice of a node that is not recorded: its agent's, by the source's id, else what the node's conditions say."""
-        told = self._view.told(name)
-        if told is not None and told.notice.kind == "interruption" and told.id not in node.notices:
-            return told.notice
+        """An unrecorded notice of a node: its agent's, by the source's id, else from the node's conditions."""
+        found = self._view.notice_of(name)
+        if found is not None and found.notice.kind == "interruption" and found.id not in node.notices:
+            return found.notice
         return self._view.notice(name) if node.noticed_at is None else None
 
     def _notice(self, recorded: AttemptState, ended_at: float) -> Notice | None:
         """The notice of an attempt, if it got one before its end: also one whose signs have left the node since."""
         if recorded.node is None or recorded.noticed_at is None:
             return None
-        told = self._view.told(recorded.node)
-        if told is None:
+        found = self._view.notice_of(recorded.node)
+        if found is None:
             return self._view.notice(recorded.node)
-        return told.notice if told.at <= ended_at + _ROUNDED else None
+        return found.notice if found.at <= ended_at + _ROUNDED else None
 
     def _nodes_gone(self) -> None:
         gone = [node for name, node in self._state.nodes.items() if self._view.is_node_gone(name)]
@@ -654,7 +656,7 @@ class PodReconciler:
     # The run
 
     def _finish(self, root: Mapping[str, Any] | None) -> None:
-        """Record the end of the workload once all of its attempts have ended."""
+        """Record the end of the workload once all its attempts have ended."""
         live = any(attempt.is_live for task in self._state.tasks.values() for attempt in task.attempts)
         if self._run.is_over:
             return
@@ -676,25 +678,26 @@ class PodReconciler:
             self._run.add(RunFinished(self._ends_at(outcome), status=outcome.status, why=self._why(outcome, root)))
 
     def _without_word(self) -> Outcome:
-        """The end of an object that is gone: as its last state says, or if that was not seen, as its tasks do.
+        """The outcome of a deleted object: from its last state, or if that was not seen, from its tasks.
 
-        A Job whose tasks have all succeeded may be deleted before it says so. What would have made more pods did not end well.
+        A Job whose tasks all succeeded may be deleted before it says so. An object that would have created more pods did not
+        succeed.
         """
         kind, namespace = self._state.meta.orchestrator, str(self._state.meta.arguments.get("namespace", ""))
         last = self._view.last_of_owner(kind, namespace, self._run.uid)
-        told = None if last is None else outcome_of(last)
-        if told is not None:
-            return told
+        outcome = None if last is None else outcome_of(last)
+        if outcome is not None:
+            return outcome
         tasks = self._state.tasks.values()
         are_all_good = bool(tasks) and all(task.status.is_good for task in tasks)
         makes_more = run_kind({"kind": kind}).retry in (Retry.STEP, Retry.TRIAL)
         if are_all_good and not makes_more and (last is None or len(tasks) >= pods_of_job(last)):
             return Outcome(RunStatus.SUCCEEDED, "")
-        so_far = f": {len(tasks)} of its tasks had succeeded" if are_all_good else ""
-        return Outcome(RunStatus.CANCELLED, f"{self._state.meta.pipeline} was deleted before it had ended{so_far}")
+        so_far = f": {len(tasks)} of its tasks succeeded" if are_all_good else ""
+        return Outcome(RunStatus.CANCELLED, f"{self._state.meta.pipeline} was deleted before it ended{so_far}")
 
     def _ends_at(self, outcome: Outcome) -> float:
-        """When the run ended: as its object or its last pod says, whichever is later."""
+        """When the run ended: by its object or its last pod, whichever is later."""
         ends = [
             each.ended_at for task in self._state.tasks.values() for each in task.attempts if each.ended_at is not None
         ]
@@ -704,9 +707,7 @@ class PodReconciler:
         """End the tasks that Argo does not try again, whatever their budgets allow: of a driver or importer it alone decides."""
         paths = dict.fromkeys([*self._state.todo, *(path for _, path in self._state.timers)])
         tasks = [self._state.tasks[path] for path in paths if path in self._state.tasks]
-        for task in filter(
-            _awaits_another, tasks
-        ):  # not all tasks: a look at one pod of thousands asks for none of them
+        for task in filter(_awaits_another, tasks):  # not all tasks: a look at one pod of thousands needs none of them
             step = last_step(workflow, task.path)
             if step is not None and step.is_over:
                 self._end_task(task, is_good=step.is_good, words=step.message)
@@ -727,9 +728,7 @@ class PodReconciler:
             self._run.add(TaskCompleted(self._now, task.path))
         else:
             self._run.add(
-                TaskFailed(
-                    self._now, task.path, why=f"its {kind} does not try it again" + (f" ({words})" if words else "")
-                )
+                TaskFailed(self._now, task.path, why=f"its {kind} does not retry it" + (f" ({words})" if words else ""))
             )
 
     def _why(self, outcome: Outcome, root: Mapping[str, Any] | None) -> str:
@@ -753,14 +752,14 @@ class PodReconciler:
 
 
 def _with_pools(task: TaskState, decision: Event) -> Event:
-    """The decision with the pools of the next attempt's rung, by which the webhook finds it on its ladder."""
+    """The decision with the pools of the next attempt's rung, by which the webhook finds the rung on its ladder."""
     if not isinstance(decision, AttemptDecided) or decision.rung is None:
         return decision
     return decision.replaced(pools=task.plan.ladder.rungs[decision.rung].pools)
 
 
 def _end_of(root: Mapping[str, Any] | None, state: RunState) -> tuple[Outcome | None, str]:
-    """How a workload has ended, in its controller's words, and how its user has ended it; None and empty: it goes on."""
+    """How a workload ended by its controller's status, and how its user ended it; None and empty while it is active."""
     if root is None:
         return None, f"{state.meta.pipeline} was deleted"
     outcome = outcome_of(root)

@@ -1,4 +1,4 @@
-"""Runs the parts of a process side by side: none goes on alone where another has ended."""
+"""Runs the parts of a process side by side, and ends all of them when one ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def until_one_ends(parts: Iterable[Awaitable[None]]) -> None:
 async def in_own_thread(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run ``work()`` on a separate event loop in a separate thread. Cancelled, it is cancelled there and waited for.
 
-    What it raises comes out here.
+    Its exceptions are raised here.
     """
     loop = asyncio.new_event_loop()
     task = loop.create_task(work())

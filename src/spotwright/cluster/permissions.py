@@ -56,9 +56,9 @@ def account(process: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Some verbs on some resources of one API group, which processes have it, and what they do with it.
+    """Some verbs on some resources of one API group, which processes have them, and why.
 
-    ``names``: on the objects with these names alone; empty: on all of them.
+    ``names``: only on the objects with these names; empty: on all of them.
     """
 
     processes: tuple[str, ...]
@@ -87,7 +87,7 @@ _FOLLOW = ("list", "watch")
 
 _RECORDS, _RECORDED = API_VERSION.partition("/")[0], tuple(f"{kind.lower()}s" for kind in KINDS)
 LEASE = "NAME"
-"""Stands for the name of the Lease and of the registration, which the chart chooses; other names begin with it."""
+"""The placeholder for the name of the Lease and of the registration, which the chart chooses; other names begin with it."""
 
 
 def _of_kinds(
@@ -102,13 +102,13 @@ def _of_kinds(
 
 
 SERVED: tuple[Right, ...] = (
-    Right(_BOTH, "", ("pods",), ("get", *_FOLLOW), "the attempts, and which of them have their numbers"),
+    Right(_BOTH, "", ("pods",), ("get", *_FOLLOW), "the attempts, and which of them are numbered"),
     Right(
         _RECORDER,
         "",
         ("pods",),
         ("delete",),
-        "a pod of a machine that is gone is deleted, so that its successor starts",
+        "a pod whose machine is gone is deleted, so that its successor starts",
     ),
     Right(
         _RECORDER,
@@ -117,37 +117,37 @@ SERVED: tuple[Right, ...] = (
         ("patch",),
         "such a pod has failed: otherwise its Job waits for the status of its node",
     ),
-    Right(_RECORDER, "", ("pods/eviction",), ("create",), "a pod that waits for a node in vain is evicted"),
-    Right(_RECORDER, "", ("pods/log",), ("get",), "the logs of attempts are kept"),
+    Right(_RECORDER, "", ("pods/eviction",), ("create",), "a pod that no pool gives a node is evicted"),
+    Right(_RECORDER, "", ("pods/log",), ("get",), "to store the logs of attempts"),
     Right(_RECORDER, "", ("events",), _FOLLOW, "why a pod waits, and why it ended"),
     Right(_WEBHOOK, "", ("events",), ("list",), "whether a cluster autoscaler adds nodes"),
-    Right(_BOTH, "", ("events",), ("create",), "what is wrong is said where its author looks"),
+    Right(_BOTH, "", ("events",), ("create",), "problems are reported on the objects that have them"),
     Right(_BOTH, "", ("configmaps",), _FOLLOW, "the namespace's own configuration", (CONFIG_MAP,)),
     Right(
         _BOTH,
         _RECORDS,
         ("spotcounters",),
         ("get", "create", "patch"),
-        "the numbers of attempts, what was decided of each pod, and which runs were deleted early",
+        "attempt numbers, the decision about each pod, and which runs were deleted early",
     ),
-    Right(_RECORDER, _RECORDS, ("spotcounters",), ("list",), "which pods came and went unrecorded"),
+    Right(_RECORDER, _RECORDS, ("spotcounters",), ("list",), "which pods were created and deleted unrecorded"),
     Right(
         _WEBHOOK,
         "",
         ("persistentvolumeclaims",),
         ("get",),
-        "whether the claim of a default policy is there: pods would wait for it",
+        "whether the claim of a default policy exists: pods would wait for it",
     ),
     Right(
         _RECORDER,
         _RECORDS,
         _RECORDED,
         ("get", "list", "create", "patch"),
-        "what becomes of a workload is recorded beside it",
+        "each workload's progress is recorded beside it",
     ),
     Right(_RECORDER, _RECORDS, _RECORDED[:1], ("delete",), "records are deleted some time after the end of their run"),
-    Right(_WEBHOOK, _RECORDS, _RECORDED, _FOLLOW, "what was recorded decides where the next attempt goes"),
-    *_of_kinds(_RECORDER, _FOLLOW, "each is a run: what becomes of it is recorded", Reads.RUNS),
+    Right(_WEBHOOK, _RECORDS, _RECORDED, _FOLLOW, "the records decide where the next attempt goes"),
+    *_of_kinds(_RECORDER, _FOLLOW, "each is a run, whose progress is recorded", Reads.RUNS),
     *_of_kinds(_WEBHOOK, ("get",), "read where it owns a pod", Reads.RUNS),
     *_of_kinds(_WEBHOOK, ("get",), "read where a pod's owner, or what is created, refers to one", Reads.OBJECTS),
 )
@@ -159,7 +159,7 @@ LIBRARY: tuple[Right, ...] = (
         "",
         ("configmaps",),
         ("create",),
-        "the checkpoint library for pods, where the chart is set to make it",
+        "the checkpoint library for pods, if the chart is set to create it",
     ),
 )
 """In each namespace that is served, with ``checkpoints.library`` alone."""
@@ -170,37 +170,37 @@ CLAIMS: tuple[Right, ...] = (
         "",
         ("persistentvolumeclaims",),
         ("create",),
-        "the claims that policies name, where the chart is set to make them",
+        "the claims that policies name, if the chart is set to create them",
     ),
 )
 """In each namespace that is served, with ``checkpoints.claimSize`` alone."""
 
 NAMESPACES: tuple[Right, ...] = (
-    Right(_RECORDER, "", ("namespaces",), _FOLLOW, "whether a namespace is there, and is still the one that it was"),
+    Right(_RECORDER, "", ("namespaces",), _FOLLOW, "whether a namespace exists and was not recreated"),
 )
 """On the namespaces that are served, by name; where all labelled ones are, on all."""
 
 NAMESPACES_TO_FILL: tuple[Right, ...] = (
-    Right(_WEBHOOK, "", ("namespaces",), ("list",), "where the library and claims are made"),
+    Right(_WEBHOOK, "", ("namespaces",), ("list",), "where to create the library and the claims"),
 )
 """On all namespaces, where all labelled ones are served, with ``checkpoints.library`` or ``checkpoints.claimSize`` alone."""
 
 CLUSTER: tuple[Right, ...] = (
-    Right(_RECORDER, "", ("nodes",), _FOLLOW, "the pools, and why a node went"),
-    Right(_WEBHOOK, "", ("nodes",), ("get",), "why an earlier attempt ended, where that is not recorded yet"),
-    Right(_RECORDER, "karpenter.sh", ("nodeclaims",), _FOLLOW, "what Karpenter has ordered, and why it could not"),
+    Right(_RECORDER, "", ("nodes",), _FOLLOW, "the pools, and why a node is gone"),
+    Right(_WEBHOOK, "", ("nodes",), ("get",), "why an earlier attempt ended, if that is not recorded yet"),
+    Right(_RECORDER, "karpenter.sh", ("nodeclaims",), _FOLLOW, "what Karpenter ordered, and why it failed"),
     Right(_WEBHOOK, "karpenter.sh", ("nodepools",), ("list",), "which pools Karpenter adds nodes to"),
     *_of_kinds(_WEBHOOK, ("get",), "read where a workload refers to one", Reads.OBJECTS, is_cluster_wide=True),
-    Right(_BOTH, _RECORDS, ("spotpools",), _FOLLOW, "until when attempts pass a pool over"),
-    Right(_RECORDER, _RECORDS, ("spotpools",), ("create", "patch", "delete"), "the pools are shown as they are found"),
-    Right(_RECORDER, "authentication.k8s.io", ("tokenreviews",), ("create",), "who asks to read logs"),
+    Right(_BOTH, _RECORDS, ("spotpools",), _FOLLOW, "until when attempts skip a pool"),
+    Right(_RECORDER, _RECORDS, ("spotpools",), ("create", "patch", "delete"), "publishes the state of the pools"),
+    Right(_RECORDER, "authentication.k8s.io", ("tokenreviews",), ("create",), "who is asking to read logs"),
     Right(_RECORDER, "authorization.k8s.io", ("subjectaccessreviews",), ("create",), "what that person may read"),
     Right(
         _RECORDER,
         "admissionregistration.k8s.io",
         ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
         ("get",),
-        "whether the chart's policy proves who writes Events about nodes: without it none is believed",
+        "whether the chart's policy proves who writes Events about nodes: without it they are ignored",
         (f"{LEASE}{SUFFIX}",),
     ),
 )
@@ -213,7 +213,7 @@ HOME: tuple[Right, ...] = (
         "",
         ("configmaps",),
         ("get", "update"),
-        "readers find the authority of the certificate there",
+        "publishes the CA of the certificate to readers",
         (READING,),
     ),
     Right(
@@ -221,7 +221,7 @@ HOME: tuple[Right, ...] = (
         "",
         ("events",),
         ("create",),
-        "what is wrong with the configuration, the certificate, numbers or the store of logs",
+        "problems with the configuration, the certificate, attempt numbers or the log store",
     ),
     Right(_RECORDER, "coordination.k8s.io", ("leases",), ("get", "update"), "one replica records", (LEASE,)),
 )
@@ -233,7 +233,7 @@ DEFAULT: tuple[Right, ...] = (
         "",
         ("events",),
         _FOLLOW,
-        "what is said of nodes, such as an agent's notice: believed by the policy's proof",
+        "Events about nodes, such as an agent's notice, once the policy proves who writes them",
     ),
 )
 """In the namespace ``default``, which has the Events about nodes."""
@@ -244,20 +244,20 @@ NODE_LEASES: tuple[Right, ...] = (
         "coordination.k8s.io",
         ("leases",),
         ("get",),
-        "until when a node lived that has fallen silent or is gone",
+        "when a silent or missing node was last alive",
     ),
 )
 """In the namespace ``kube-node-lease``, which has the Lease of each node."""
 
 KUBE_SYSTEM: tuple[Right, ...] = (
-    Right(_RECORDER, "", ("configmaps",), _FOLLOW, "what the Cluster Autoscaler says of pools", (STATUS,)),
-    Right(_WEBHOOK, "", ("configmaps",), ("get",), "which pools it knows, and prefers", (STATUS, PRIORITIES)),
+    Right(_RECORDER, "", ("configmaps",), _FOLLOW, "what the Cluster Autoscaler reports about pools", (STATUS,)),
+    Right(_WEBHOOK, "", ("configmaps",), ("get",), "which pools it knows and prefers", (STATUS, PRIORITIES)),
     Right(
         _RECORDER,
         "",
         ("configmaps",),
         ("get",),
-        "the authority of people's client certificates",
+        "the CA of people's client certificates",
         ("extension-apiserver-authentication",),
     ),
 )
@@ -269,7 +269,7 @@ REGISTRATION: tuple[Right, ...] = (
         "admissionregistration.k8s.io",
         ("mutatingwebhookconfigurations",),
         ("get", "patch"),
-        "the authority of the process's certificate is written there",
+        "the CA of the controller's certificate is written there",
         (LEASE,),
     ),
 )

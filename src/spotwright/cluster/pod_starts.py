@@ -22,9 +22,9 @@ __all__ = ["PodStarts", "why_not_started"]
 
 
 def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
-    """What holds up a pod on its node, in a sentence, or empty.
+    """Why a pod does not start on its node, in a sentence, or empty.
 
-    What the kubelet said before newer events is over.
+    The kubelet's messages before newer events are out of date.
     """
     if not has_not_started(pod):
         return ""
@@ -39,7 +39,7 @@ def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]])
     if f'configmap "{name}" not found' not in says:
         return says
     namespace = text(mapping(pod.get("metadata")).get("namespace"))
-    return f"{says}; make it: spotwright checkpoint-file --config-map | kubectl -n {namespace} apply -f -"
+    return f"{says}; create it: spotwright checkpoint-file --config-map | kubectl -n {namespace} apply -f -"
 
 
 _ROUND = 3.0  # seconds between two looks for pods that do not start
@@ -54,7 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class _View(Protocol):
-    """What is known of pods; :class:`spotwright.cluster.view.ClusterView` is one."""
+    """Knowledge of pods; :class:`spotwright.cluster.view.ClusterView` has it."""
 
     clock: float
 
@@ -75,7 +75,7 @@ class PodStarts:
         self._refused: dict[str, float] = {}  # namespace -> no requests there until then
 
     async def run(self, look_at: Callable[[Iterable[str]], None]) -> None:
-        """Work until cancelled. ``look_at`` lets the watcher look at pods again, by their UIDs."""
+        """Work until cancelled. ``look_at`` makes the watcher look at pods again, by UID."""
         while True:
             await asyncio.sleep(_ROUND)
             news = [uid_of(pod) for pod in self._waiting() if await self._ask(pod)]
@@ -83,7 +83,7 @@ class PodStarts:
                 look_at(news)
 
     def _waiting(self) -> Iterator[Mapping[str, Any]]:
-        """The pods whose events are due, at most so many at once."""
+        """The pods whose events are due, up to the limit at once."""
         now = self._api.now()
         there = {uid_of(pod): pod for pod in self._view.starting}
         self._due = {uid: at for uid, at in self._due.items() if uid in there}
@@ -106,7 +106,7 @@ class PodStarts:
         except ApiFailed as error:
             if error.status in FORBIDDEN:
                 self._refused[namespace] = now + _REFUSED
-                _LOG.warning("why pods do not start is not known in namespace %s: %s", namespace, error)
+                _LOG.warning("cannot tell why pods in namespace %s do not start: %s", namespace, error)
             return False  # it is asked again
         kind, _, words = why_not_started(pod, found.get("items") or ())[:_LONGEST].partition(": ")
         return self._view.hold_up(pod, PodWaits(kind, words))

@@ -1,4 +1,4 @@
-"""What is left of a run with deleted objects: the events that fit, and stand-ins for the deleted ones.
+"""Completes a run with deleted objects: the remaining events that fit, and placeholders for the deleted ones.
 
 An attempt whose object was deleted keeps its number, because later attempts and budgets count it, and is shown as lost. A task
 whose template was deleted gets an empty template.
@@ -19,18 +19,18 @@ from spotwright.scheduling.budgets import FollowUp
 __all__ = ["events_that_fit", "note_of_gap"]
 
 
-_WHY = "what was recorded of this attempt was deleted by somebody"
+_WHY = "the records of this attempt were deleted from outside"
 _MOST = 1_000  # attempts in one gap: a handwritten event must not fill the memory
 
 
 def note_of_gap(at: float, count: int) -> NoteAdded:
     """The note for people about so many deleted events."""
-    text = f"{count} recorded events were deleted by somebody: what they said is not known any more, and not part of any figure"
+    text = f"{count} recorded events were deleted from outside: their contents are lost and missing from all figures"
     return NoteAdded(at, text=text)
 
 
 def events_that_fit(state: RunState, events: Iterable[tuple[int, Event]]) -> Iterator[tuple[int, Event]]:
-    """Fold the events that fit into ``state``, and yield them with their numbers; what is about something lost is left out."""
+    """Fold the events that fit into ``state``, and yield them with their numbers; skip events about something lost."""
     for number, event in events:
         gap = _lost_before(state, event) if isinstance(event, AttemptAdopted) else ()
         for each in (*gap, event):
@@ -42,7 +42,7 @@ def events_that_fit(state: RunState, events: Iterable[tuple[int, Event]]) -> Ite
 
 
 def _lost_before(state: RunState, event: AttemptAdopted) -> Iterator[Event]:
-    """Events that stand for the template of a task, and for its attempts between the last one that is known and this one."""
+    """Placeholder events for the template of a task, and for its attempts between the last known one and this one."""
     if event.template not in state.plan.graph.root.tasks:
         yield PlanExtended(event.at, template=PodTask("Pod", event.template, {"containers": []}).to_data())
     task = state.tasks.get(event.task)
@@ -58,5 +58,5 @@ def _lost_before(state: RunState, event: AttemptAdopted) -> Iterator[Event]:
             cause=Cause.LOST,
             why=_WHY,
             then=FollowUp.RETRY,
-            following="another attempt came",
+            following="another attempt followed",
         )

@@ -22,7 +22,7 @@ __all__ = ["GROUP", "HOME", "RELEASE", "RESOURCES", "policy_spec"]
 
 
 HOME, RELEASE, GROUP = "THE-HOME", "THE-RELEASE", "THE-GROUP"
-"""What stands in the file of the chart for the controller's namespace, the label of its pools and the group of who repairs."""
+"""The chart file's placeholders for the controller's namespace, the label of its pools and the repair group."""
 
 RESOURCES = tuple(f"{kind.lower()}s" for kind in (*KINDS, task_objects.KIND, spot_pools.KIND))
 """The kinds of records, as paths name them."""
@@ -65,7 +65,7 @@ def policy_spec(home: str = HOME, release: str = RELEASE, group: str = GROUP) ->
 
 
 def _is_of(release: str, version: str) -> str:
-    """Whether a version of a pool is there and is of this release, or of none."""
+    """Whether a version of a pool exists and belongs to this release, or to none."""
     labels = f"{version}.metadata.labels"
     is_ours = f"!('{RELEASE_LABEL}' in {labels}) || {labels}['{RELEASE_LABEL}'] == '{release}'"
     return f"({version} != null && (!has({labels}) || {is_ours}))"

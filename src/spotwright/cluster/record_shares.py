@@ -1,10 +1,10 @@
-"""What the records of each namespace take in the Kubernetes API, so that no tenant fills etcd with them.
+"""Limits the bytes of each namespace's records in the Kubernetes API, so that a tenant cannot fill etcd.
 
 etcd has 2 GiB by default, for the whole cluster, and refuses every write when they are full:
-https://etcd.io/docs/latest/op-guide/maintenance/#space-quota. So records of runs that go on count as those of runs that have
-ended. Ended runs give way first (:mod:`spotwright.cluster.retention`); runs that go on may take a part of the share, and the
-recording of the largest is cut where they take more (:mod:`spotwright.cluster.run_store`). Between two looks at what has ended
-a namespace may exceed its share; at twice its share it is set aside.
+https://etcd.io/docs/latest/op-guide/maintenance/#space-quota. So records of active runs count like those of ended ones. Ended
+runs are deleted first (:mod:`spotwright.cluster.retention`); active runs may use a part of the share, and the recording of the
+largest is cut if they use more (:mod:`spotwright.cluster.run_store`). Between two checks a namespace may exceed its share; at
+twice its share it is set aside.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Shares:
     def __init__(self, of_one: int = NAMESPACE_LIMIT, of_all: int = TOTAL_LIMIT) -> None:
         self.of_one, self.of_all = of_one, of_all
         self.live: Counter[str] = Counter()
-        """Bytes of runs that go on, by namespace."""
+        """Bytes of active runs, by namespace."""
         self.ended: Counter[str] = Counter()
         """Bytes of runs that had ended at the last look, by namespace."""
         self.new: Counter[str] = Counter()
@@ -48,32 +48,32 @@ class Shares:
         return self.live.total() + self.ended.total() + self.new.total()
 
     def grow(self, namespace: str, by: int) -> None:
-        """Count bytes of a run that goes on; what is given up counts negative."""
+        """Count bytes of an active run; released bytes are negative."""
         self.live[namespace] += by
         if self.live[namespace] <= 0:
             del self.live[namespace]
 
     def too_much_goes_on(self) -> tuple[str, str] | None:
-        """The namespace whose runs take too much while they go on, and why, a clause; None: all is within the limits."""
+        """The namespace whose active runs use too much, and why, a clause; None: all are within the limits."""
         namespace, size = next(iter(self.live.most_common(1)), ("", 0))
         if size > self.of_one * _GOING_ON:
-            return namespace, f"the runs of its namespace that go on take nearly all of {self.why_one}"
+            return namespace, f"the active runs of its namespace use nearly all of {self.why_one}"
         if self.live.total() > self.of_all * _GOING_ON:
             return (
                 namespace,
-                f"active runs use nearly all of {self.why_all}, this namespace's the most",
+                f"active runs use nearly all of {self.why_all}, and this namespace uses the most",
             )
         return None
 
     @property
     def why_one(self) -> str:
         """The share of a namespace, for people."""
-        return f"the {format_bytes(self.of_one)} that the records of a namespace may take in the Kubernetes API"
+        return f"the {format_bytes(self.of_one)} that a namespace's records may use in the Kubernetes API"
 
     @property
     def why_all(self) -> str:
-        """The same of all."""
-        return f"the {format_bytes(self.of_all)} that all records may take in the Kubernetes API"
+        """The same for all namespaces."""
+        return f"the {format_bytes(self.of_all)} that all records may use in the Kubernetes API"
 
     @property
     def is_over(self) -> bool:
@@ -81,10 +81,10 @@ class Shares:
         return self.total > self.of_all or any(self.of(name) > self.of_one for name in {*self.ended, *self.new})
 
     def flood(self, namespace: str) -> str:
-        """Why a namespace has to wait until records were deleted, a clause; empty: it need not."""
+        """Why a namespace must wait until records are deleted, a clause; empty: it need not."""
         if self.of(namespace) > self.of_one * _FLOOD:
-            return f"its records take twice {self.why_one}"
+            return f"its records use twice {self.why_one}"
         if self.total > self.of_all * _FLOOD_OF_ALL:
             largest = max({*self.live, *self.ended, *self.new}, key=self.of)
-            return f"its records take the most of {self.why_all}" if namespace == largest else ""
+            return f"its records use the most of {self.why_all}" if namespace == largest else ""
         return ""

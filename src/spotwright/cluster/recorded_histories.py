@@ -53,12 +53,12 @@ class _History:
         self.restarts = 0
 
     def take(self, found: Mapping[str, Any]) -> None:
-        """Take an object. Of a template only that it is there: a review needs none, and they take megabytes."""
+        """Take an object. For a template, only that it exists: a review does not need it, and templates take megabytes."""
         rows = (row._replace(data="{}") if row.kind == PlanExtended.kind else row for row in rows_of(found))
         self.rows.take(rows, found.get("absent") or ())
 
     def fold(self) -> RunState:
-        """The state with all that is known now. Raises :class:`StateError`."""
+        """The state with everything known now. Raises :class:`StateError`."""
         events = decoded((row.journal_row for row in self.rows.after(self.seq)), "a run in the API", str)
         if self.rows.has_lost:
             for number, _ in events_that_fit(self.state, events):
@@ -72,7 +72,7 @@ class _History:
 
 
 class RecordedHistories:
-    """Await :meth:`follow`. ``plan`` stands for that of each run: templates are not read."""
+    """Await :meth:`follow`. ``plan`` replaces each run's plan: templates are not read."""
 
     def __init__(self, api: Api, plan: Plan, namespaces: Sequence[str] = ()) -> None:
         self._api, self._plan, self._namespaces = api, plan, namespaces
@@ -124,7 +124,7 @@ class RecordedHistories:
                 self._take(kind, change)
 
     def _is_wanted(self, found: Mapping[str, Any]) -> bool:
-        """Whether a part is of a run that goes on."""
+        """Whether a part belongs to an active run."""
         return _workload_of(found) not in self._ended
 
     def _take(self, kind: str, change: Change) -> None:
@@ -183,7 +183,7 @@ class RecordedHistories:
             self._orphans[uid[0]] -= len(known.waiting)
 
     def of(self, root: Mapping[str, Any]) -> RunState:
-        """What is recorded of a workload now, or empty. Raises :class:`StateError`."""
+        """The records of a workload now, or empty. Raises :class:`StateError`."""
         uid = str(metadata(root).get("namespace", "")), uid_of(root)
         with self._lock:
             if uid in self._ended:

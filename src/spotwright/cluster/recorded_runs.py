@@ -1,7 +1,7 @@
-"""The runs that a controller has recorded in the Kubernetes API, read with the caller's own login and rights.
+"""Reads the runs that a controller recorded in the Kubernetes API, with the caller's own login and rights.
 
-Only whole logs and archived runs come from the controller, which reads them from its store. What the caller may not read is
-reported as unknown: without access to the pools, the answer is not "no pool is unavailable".
+Only whole logs and archived runs come from the controller, which reads them from its store. Anything that the caller may not
+read is reported as unknown: without access to the pools, the answer is not "no pool is unavailable".
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ def require_kinds(kubernetes: Kubernetes) -> None:
             return  # what is read next says what the caller may not
         if error.status == _NOT_THERE:
             raise InputError(
-                f"context {kubernetes.context}: the cluster has no SpotRuns: install the chart of Spotwright there, or name "
-                "another context with --context"
+                f"context {kubernetes.context}: SpotRuns are not installed there: install Spotwright's chart, or name another"
+                " context with --context"
             ) from error
         raise InputError(f"context {kubernetes.context}: {error}") from error
 
 
 @contextmanager
 def open_runs(kubernetes: Kubernetes, controller: str = "", *, tries: int | None = None) -> Iterator[RecordedRuns]:
-    """The runs that are recorded in a cluster.
+    """The runs recorded in a cluster.
 
-    ``controller`` names it, as :func:`~spotwright.cluster.log_client.find_controller` takes it. ``tries`` bounds the tries of a
-    request to it. Raises :class:`InputError`.
+    ``controller`` names it, as :func:`~spotwright.cluster.log_client.find_controller` takes it. ``tries`` limits the tries of
+    a request to it. Raises :class:`InputError`.
     """
     require_kinds(kubernetes)
     runs = RecordedRuns(kubernetes, controller, TRIES if tries is None else tries)
@@ -105,9 +105,9 @@ class RecordedRuns:
         self.left_out: list[dict[str, Any]] = []
         """The pools that new attempts pass over, after :meth:`look_at_pools`."""
         self.pools_unknown = ""
-        """Why these are not known, after :meth:`look_at_pools`; empty: they are."""
+        """Why the pools are unknown, after :meth:`look_at_pools`; empty if they are known."""
         self.namespaces: dict[str, str] = {}
-        """Those of the runs, after :meth:`lines`."""
+        """Problems with single runs, after :meth:`lines`."""
 
     def lines(self, namespace: str = "") -> tuple[list[dict[str, Any]], list[str]]:
         """The lines of all runs, oldest first, and a sentence for each run that cannot be read."""
@@ -121,7 +121,7 @@ class RecordedRuns:
                 lines.append({**line_at(json.loads(found["status"]["line"]), now), "run": name})
                 self.namespaces[name] = str(metadata(found).get("namespace"))
             except (KeyError, TypeError, ValueError) as error:
-                problems.append(f"run {name} is left out: its SpotRun has no line that can be read ({error!r})")
+                problems.append(f"run {name} is left out: its SpotRun cannot be read ({error!r})")
         return lines, problems
 
     def listed(self, namespace: str = "") -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ class RecordedRuns:
         return sorted(self._listed(namespace), key=_made_at)
 
     def _listed(self, namespace: str) -> Iterator[dict[str, Any]]:
-        """The SpotRuns of a namespace, or of all; of the login's own one, where the caller may not list those of all."""
+        """The SpotRuns of a namespace, or of all; of the login's own namespace if the caller may not list all."""
         run = ApiRun(self._kubernetes.get, namespace, "all")
         try:
             yield from run.listed(RUN, {})
@@ -146,9 +146,10 @@ class RecordedRuns:
             yield from self._listed(own)
 
     def look_at_pools(self, namespaces: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """The pools that new attempts pass over now, each with ``until``, ``since`` and ``times`` in a row.
+        """The pools that new attempts skip now, each with ``until``, ``since`` and ``times`` in a row.
 
-        ``namespaces`` limits whose names for pools are listed; None: all. ``pool`` is empty where none of them has found it.
+        ``namespaces`` limits whose names for pools are listed; None: all. ``pool`` is empty if none of them found it
+        unavailable.
         """
         try:
             found = findings_in(ApiRun(self._kubernetes.get, "", "all").listed(KIND, {}))
@@ -160,10 +161,10 @@ class RecordedRuns:
             why = "the cluster has none" if status == _NOT_THERE else "you may not list them, which takes a ClusterRole"
             self.left_out, self.pools_unknown = (
                 [],
-                f"which pools new attempts pass over is not known: of SpotPools, {why}",
+                f"cannot tell which pools new attempts skip: SpotPools: {why}",
             )
             return []
-        told = PoolsLeftOut(lambda: found).all(self._kubernetes.api.now(), namespaces)
+        pauses = PoolsLeftOut(lambda: found).all(self._kubernetes.api.now(), namespaces)
         self.pools_unknown = ""
         self.left_out = [
             {
@@ -174,14 +175,14 @@ class RecordedRuns:
                 "times": one.pause.times,
                 "since": one.pause.since,
             }
-            for one in told
+            for one in pauses
         ]
         return self.left_out
 
     def look_at_watched(self, namespace: str) -> Mapping[str, Any]:
-        """What the controller records: ``kinds``, each ``watched`` or why it is not, and ``is_served``: this namespace is.
+        """The controller's scope: ``kinds``, each ``watched`` or why it is not, and ``is_served``: this namespace is.
 
-        ``unknown`` says why it is not known; empty: it is.
+        ``unknown`` says why it is unknown, or is empty.
         """
         home = self._home
         if not home:
@@ -198,7 +199,7 @@ class RecordedRuns:
             return {"unknown": f"no controller in namespace {home}; name its namespace with --controller"}
         if not text:
             return {
-                "unknown": f"ConfigMap {CONFIG_MAP} in namespace {home} has no entry for it; check that the recorder runs"
+                "unknown": f"ConfigMap {CONFIG_MAP} in namespace {home} has no entry for the recorder; check that it runs"
             }
         watched = watched_of(text, path)
         return {"kinds": dict(watched.kinds), "is_served": namespace in watched.namespaces, "unknown": ""}
@@ -211,7 +212,7 @@ class RecordedRuns:
     def _is_recorded(self, recorder: tuple[str, str] | None) -> bool:
         """Whether a recorder runs now, as far as the caller may read it; assumed otherwise.
 
-        ``recorder`` is the Lease of who has recorded a run, as the run says; None: it does not, and the chart's is looked at.
+        ``recorder`` is the Lease of the run's recorder, as the run says; None: it does not, and the chart's Lease is used.
         """
         if recorder is None:
             if not self._home:
@@ -262,7 +263,7 @@ class RecordedRuns:
         except NotAllowed:
             raise unknown from None  # what a person may not read is not there for that person
         except SpotwrightError as error:
-            raise UnknownRun(f"{unknown}; whether it is archived is not known: {error}") from error
+            raise UnknownRun(f"{unknown}; cannot tell whether it is archived: {error}") from error
         if not newest:
             raise unknown
         chosen = find_run(name, [*reversed(newest.values())], where)
@@ -285,7 +286,7 @@ class RecordedRuns:
                 found = run_in(read_archive(self._asked(), one, LOG_AT_ONCE), one.run)
                 lines.append({**line_at(json.loads(found["status"]["line"]), None), "run": one.run})
             except (SpotwrightError, KeyError, TypeError, ValueError) as error:
-                problems.append(f"run {one.run} is left out: its archive has no line that can be read ({error})")
+                problems.append(f"run {one.run} is left out: its archive cannot be read ({error})")
         return lines, problems
 
     def delete_archive(self, archive: Archive) -> None:
@@ -328,7 +329,7 @@ def _lease_name(home: str) -> str:
 
 
 def _holds_until(spec: Mapping[str, Any]) -> float | None:
-    """Until when a Lease holds, in Unix seconds; None where it does not say so."""
+    """Until when a Lease holds, in Unix seconds; None if it does not say so."""
     try:
         renewed = datetime.fromisoformat(str(spec["renewTime"])).timestamp()
         return renewed + int(spec["leaseDurationSeconds"])
@@ -341,10 +342,11 @@ def _made_at(found: Mapping[str, Any]) -> tuple[float, str]:
 
 
 class RecordedPruning:
-    """Deletes records of runs of a namespace, or of all, with the caller's rights; and archives of it, or of the login's own one.
+    """Deletes records of runs of a namespace, or of all, with the caller's rights; and its archives, or the login's own one's.
 
-    They ended ``age`` seconds ago. Those in ``keep`` and the ``keep_last`` newest stay, and all that go on. What belongs to a run
-    goes with it, and its logs in a store within the hour. ``problem`` says why no archives are known; empty: they are.
+    The runs ended ``age`` seconds ago. Those in ``keep`` and the ``keep_last`` newest stay, and so do all active ones. A run's
+    objects are deleted with it, and its logs in a store within the hour. ``problem`` says why archives are unknown, or is
+    empty.
     """
 
     def __init__(
@@ -376,7 +378,7 @@ class RecordedPruning:
         try:
             found, self.problem = self._runs.archives(self._namespace), ""
         except SpotwrightError as error:
-            found, self.problem = [], f"archived runs stay, because only the recorder reaches them: {error}"
+            found, self.problem = [], f"archived runs stay, because only the recorder can delete them: {error}"
         self._archives = {each.key: each for each in found}
         return found
 
@@ -458,8 +460,8 @@ class RecordedPruning:
                 self._kubernetes.call(note_deleted(self._kubernetes.api, namespace, until))
             except ApiFailed as error:
                 noted[namespace] = (
-                    "it cannot be noted in SpotCounter deleted-runs that it was deleted, and whoever records would record "
-                    f"it again; you need the rights to get, create and patch SpotCounters there ({error})"
+                    "its deletion cannot be noted in SpotCounter deleted-runs, so a recorder would record it again; you need"
+                    f" the rights to get, create and patch SpotCounters there ({error})"
                 )
         return noted
 

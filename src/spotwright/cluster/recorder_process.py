@@ -1,7 +1,7 @@
-"""The recorder: records attempts, keeps their logs and moves pods, while this replica holds the Lease. People read logs from it.
+"""The recorder: records attempts, stores their logs, evicts pods while this replica holds the Lease, and serves logs to people.
 
-A look at a workload may take long, so recording has its own thread and event loop; meanwhile the Lease is renewed, and probes
-and readers are answered.
+A look at a workload may take long, so recording has a separate thread and event loop; meanwhile the Lease is renewed, and
+probes and readers are answered.
 
 After an error recording is retried, with growing pauses; if it fails for minutes or hangs, probes fail, so that the process is
 restarted.
@@ -101,7 +101,7 @@ async def _serve_logs(
             problem = ""
         except ApiFailed as error:
             if problem != str(error):
-                _LOG.warning("readers do not find the authority of our certificate: %s", error)
+                _LOG.warning("cannot publish the CA of our certificate to readers: %s", error)
             problem = str(error)
 
     await certificate.publish_first(publish)
@@ -109,15 +109,15 @@ async def _serve_logs(
 
 
 def _united(own: str, known: str) -> str:
-    """The authorities of all replicas: each may have one of its own."""
+    """The authorities of all replicas: each may have a separate one."""
     found = united(own.encode(), known.encode(), datetime.now(UTC)).decode()
     return known if are_same(found.encode(), known.encode()) else found
 
 
 class Recorder:
-    """Records while this replica holds the Lease, again and again: await :meth:`run`. ``clock`` is monotonic.
+    """Records repeatedly, whenever this replica holds the Lease: await :meth:`run`. ``clock`` is monotonic.
 
-    ``tally`` counts what it does; ``health`` says whether the process should be started again. ``has_begun``: it holds the Lease,
+    ``tally`` counts its actions; ``health`` says whether the process should be restarted. ``has_begun``: it holds the Lease,
     or waits for it.
     """
 
@@ -143,7 +143,7 @@ class Recorder:
             idle = asyncio.ensure_future(self.health.beat())  # idle is healthy
 
             async def record(epoch: int, idle: asyncio.Future[None] = idle) -> None:
-                _LOG.info("this replica records now, epoch %d", epoch)
+                _LOG.info("this replica is recording now, epoch %d", epoch)
                 idle.cancel()
                 began = self._clock()
                 if self._failed_at is not None and began >= self._failed_at + _FAILING:
@@ -178,13 +178,13 @@ class Recorder:
         self._failing_since = now if self._failing_since is None else self._failing_since
         if now >= self._failing_since + _FAILING:
             self.health.failure = f"the recording has failed {self._failures} times in a row"
-        _LOG.info("recording is tried again in %g s", wait)
+        _LOG.info("retrying the recording in %g s", wait)
         beating = asyncio.ensure_future(self.health.beat())
         await asyncio.sleep(wait)
         beating.cancel()
 
     async def _record(self, lease: KubernetesLease) -> None:
-        """Record until cancelled, on the event loop of its own thread."""
+        """Record until cancelled, on the event loop of a separate thread."""
         settings, tally = self._settings, self.tally
         cluster = find_cluster(settings.context, kubeconfig=settings.kubeconfig)
         api = Api(connect(cluster, many_streams=True))  # each listed namespace has its own streams
@@ -221,7 +221,7 @@ class Recorder:
         def heard_of_problem(problem: str) -> None:
             tally.problem = problem
             if problem:
-                troubles.heard(f"recording waits until it can be written: {problem}", "NotRecorded")
+                troubles.heard(f"recording waits until writes succeed: {problem}", "NotRecorded")
 
         async def watch() -> None:
             place = await self._place(api, require, troubles)
@@ -269,7 +269,7 @@ class Recorder:
             kubernetes.close()
 
     async def _place(self, api: Api, require: Callable[[], None], troubles: Troubles) -> LogPlace | None:
-        """Where logs are kept; None: nowhere."""
+        """Where logs are stored; None: nowhere."""
         settings = self._settings
         if not settings.log_limit:
             return None
@@ -280,14 +280,14 @@ class Recorder:
 
 
 class _Publishing:
-    """Tells readers what is watched: await :meth:`run`. Where that fails they know less until it is tried again."""
+    """Publishes what is watched to readers: await :meth:`run`. After a failure they see an older state until a retry succeeds."""
 
     def __init__(self, api: Api, home: str) -> None:
         self._api, self._home = api, home
         self._watched, self._is_new = Watched(), asyncio.Event()
 
     def heard(self, watched: Watched) -> None:
-        """Hear what is watched from now on."""
+        """Publish this state from now on."""
         self._watched = watched
         self._is_new.set()
 
@@ -303,13 +303,13 @@ class _Publishing:
                 problem = ""
             except (SpotwrightError, TimeoutError) as error:
                 if problem != repr(error):
-                    _LOG.warning("explain does not know what is watched: %r", error)
+                    _LOG.warning("cannot publish for explain what is watched: %r", error)
                 problem = repr(error)
                 await asyncio.sleep(_PATIENCE)
                 self._is_new.set()
 
 
 def _pools_of(configurations: Configurations) -> Mapping[str, Pool]:
-    """The pools of the cluster's configuration; none without one."""
+    """The pools of the cluster's configuration; empty without one."""
     config = configurations.of(configurations.home)
     return {} if config is None else config.pools

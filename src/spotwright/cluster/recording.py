@@ -138,12 +138,12 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
 
 
 async def _tell_problem(watcher: Watcher, on_problem: Callable[[str], None]) -> None:
-    told = ""
+    reported = ""
     while True:
         problem = watcher.problems.get("store", "")
-        if problem != told:
+        if problem != reported:
             on_problem(problem)
-            told = problem
+            reported = problem
         await asyncio.sleep(_LOOK)
 
 
@@ -153,7 +153,7 @@ def _tell(listeners: Iterable[Callable[[_T], None]], news: _T) -> None:
 
 
 def _unsaid(_found: Findings) -> None:
-    """Drop what was found of pools: there is no other reader."""
+    """Drop findings about pools: there is no other reader."""
 
 
 def without_pools() -> Config:

@@ -57,7 +57,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class KeptRecord(NamedTuple):
-    """The records of a run. ``ended_at`` is in Unix seconds; None: it goes on. ``size`` is in bytes."""
+    """The records of a run. ``ended_at`` is in Unix seconds; None: it is active. ``size`` is in bytes."""
 
     namespace: str
     name: str
@@ -67,11 +67,11 @@ class KeptRecord(NamedTuple):
 
 
 class Going(NamedTuple):
-    """What has to go at a moment. The reasons are clauses."""
+    """The records to delete at a time. The reasons are clauses."""
 
     deleted: Sequence[tuple[KeptRecord, str]]
     cut: Sequence[tuple[str, str]]
-    """Namespaces whose largest run is to be cut, because they have no ended ones any more."""
+    """Namespaces whose largest run is to be cut, because they have no ended runs left."""
 
 
 def to_delete(
@@ -83,9 +83,9 @@ def to_delete(
     uncut: Collection[str] = (),
     waiting: Collection[KeptRecord] = (),
 ) -> Going:
-    """The records that go at a moment. ``uncut`` are namespaces that cannot be cut: then the next largest pays.
+    """The records to delete at a time. ``uncut`` are namespaces that cannot be cut: then the next largest is.
 
-    ``waiting`` are those that cannot be archived: they go for want of room alone.
+    ``waiting`` are runs that cannot be archived: they are deleted only for lack of space.
     """
     kept = _Kept()
     for one in records:
@@ -95,11 +95,11 @@ def to_delete(
             kept.add(one)
     cut: dict[str, str] = {}
     for namespace in kept.sizes:
-        why = f"the records of its namespace take more than {format_bytes(of_one)}"
+        why = f"the records of its namespace use more than {format_bytes(of_one)}"
         while kept.sizes[namespace] > of_one and namespace not in cut:
             if not kept.delete_oldest(namespace, why):
                 cut[namespace] = why
-    why = f"all records take more than {format_bytes(of_all)}, this namespace's the most"
+    why = f"all records use more than {format_bytes(of_all)}, and this namespace uses the most"
     while kept.sizes.total() > of_all:
         paying = [
             name for name, size in kept.sizes.most_common() if size and (name not in uncut or kept.has_ended(name))
@@ -142,10 +142,10 @@ class _Kept:
 
 
 class Retention:
-    """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` reports to a namespace what it has lost.
+    """Await :meth:`run`. ``namespaces`` are the served ones; if empty, all. ``events`` reports lost records to a namespace.
 
-    ``shares`` is kept by the store too. ``of_attempt`` are the bytes that each attempt takes beside what is recorded: the end of
-    its log. ``outcomes`` counts runs that were archived, that could not be, and that were deleted all the same.
+    ``shares`` is also updated by the store. ``of_attempt`` are the bytes of each attempt in addition to its records: the end
+    of its log. ``outcomes`` counts runs that were archived, that could not be, and that were deleted nevertheless.
     """
 
     def __init__(
@@ -165,9 +165,9 @@ class Retention:
         self.on_archived: Callable[[Archive], None] = lambda _: None
         self.shares = shares or Shares()
         self.cut: Callable[[str, str], bool] = lambda *_: False
-        """Cuts the recording of the largest run of a namespace, for a reason; false: none of it goes on."""
+        """Cuts the recording of the largest run of a namespace, for a reason; false: none of its runs is active."""
         self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first unreported one, and how many
-        self._told_at: dict[str, float] = {}  # by namespace: when it heard of a cut
+        self._reported_at: dict[str, float] = {}  # by namespace: when it heard of a cut
         self._waiting: dict[KeptRecord, str] = {}  # what could not be archived at the last look, each with the reason
         self._until: dict[str, float] = {}  # what the objects say from which a recorder knows what was deleted
 
@@ -192,21 +192,21 @@ class Retention:
         try:
             await self.look()
         except ApiFailed as error:
-            _LOG.warning("old records are not deleted now: %s", error)
+            _LOG.warning("cannot delete old records now: %s", error)
             return _FAILED
         return _FAILED if self._waiting else _LOOK
 
     async def tell_cuts(self) -> None:
         """Write an Event about the first run that was cut since the last one, for each namespace at most once a minute."""
         now = time.monotonic()
-        for namespace in [name for name in self._cuts if now >= self._told_at.get(name, -_MINUTE) + _MINUTE]:
+        for namespace in [name for name in self._cuts if now >= self._reported_at.get(name, -_MINUTE) + _MINUTE]:
             first, count = self._cuts.pop(namespace)
-            self._told_at[namespace] = now
-            text = first if count == 1 else f"{first} (the first of {count} runs that were cut)"
+            self._reported_at[namespace] = now
+            text = first if count == 1 else f"{first} (the first of {count} runs cut short)"
             await self._events.write(about_namespace(namespace), "RecordingCut", text, is_warning=True)
 
     async def _archived(self, choose: Callable[..., Going]) -> Going:
-        """What has to go now, all of it archived but what has no room to wait for that."""
+        """The runs to delete now, archived except those for which there is no space to wait."""
         tried: set[KeptRecord] = set()
         self._waiting = {}
         if self.archiver is not None:
@@ -247,15 +247,15 @@ class Retention:
                 break
         self._outcomes["failed"] += len(self._waiting)
         for namespace, why in {one.namespace: why for one, why in self._waiting.items()}.items():
-            _LOG.warning("ended runs of namespace %s stay, because they cannot be archived: %s", namespace, why)
+            _LOG.warning("cannot archive ended runs of namespace %s, so they stay: %s", namespace, why)
         await self.tell_cuts()
 
     def _untold(self, kept: Iterable[KeptRecord]) -> Iterator[KeptRecord]:
-        """The growth of active runs since their objects said how much it is."""
-        told: Counter[str] = Counter()
+        """The growth of active runs since their objects last reported it."""
+        known: Counter[str] = Counter()
         for one in kept:
-            told[one.namespace] += one.size if one.ended_at is None else 0
-        for namespace, size in (self.shares.live - told).items():
+            known[one.namespace] += one.size if one.ended_at is None else 0
+        for namespace, size in (self.shares.live - known).items():
             yield KeptRecord(namespace, "", None, size)
 
     async def _delete(self, going: Sequence[tuple[KeptRecord, str]]) -> None:
@@ -268,7 +268,7 @@ class Retention:
             await self._write_until(namespace, max(one.ended_at or 0.0 for one, _ in gone))
         lost: defaultdict[str, list[str]] = defaultdict(list)
         for one, why in going:
-            _LOG.info("run %s in namespace %s is deleted: %s", one.name, one.namespace, why)
+            _LOG.info("deleting run %s in namespace %s: %s", one.name, one.namespace, why)
             if one in self._waiting:
                 lost[one.namespace].append(f"{why}, and it could not be archived: {self._waiting.pop(one)}")
             await self._delete_one(one)
@@ -286,7 +286,7 @@ class Retention:
         try:
             await note_deleted(self._api, namespace, until)
         except ApiFailed as error:
-            _LOG.warning("a recorder that starts may record deleted runs of namespace %s again: %s", namespace, error)
+            _LOG.warning("a restarted recorder may record deleted runs of namespace %s again: %s", namespace, error)
 
     async def _delete_one(self, one: KeptRecord) -> None:
         """Delete a run; its tasks and attempts, which it owns, are deleted by the cluster after it."""
@@ -350,7 +350,7 @@ class RecordedLogRuns:
         try:
             return await namespace_uid(self._api, namespace) != uid
         except ApiFailed as error:
-            _LOG.warning("namespace %s: its archives stay, because it cannot be read: %s", namespace, error)
+            _LOG.warning("cannot read namespace %s, so its archives stay: %s", namespace, error)
             return False
 
     async def existing(self, runs: Collection[str]) -> Collection[str]:
@@ -362,7 +362,7 @@ class RecordedLogRuns:
                 if not dot or await self._api.get_or_none(records_path(RUN, namespace, run)) is not None:
                     found.add(run)
             except ApiFailed as error:
-                _LOG.warning("run %s: its logs stay, because it cannot be read: %s", run, error)
+                _LOG.warning("cannot read run %s, so its logs stay: %s", run, error)
                 found.add(run)
         return found
 
@@ -380,7 +380,7 @@ class _Status(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Run(msgspec.Struct, frozen=True):
-    """What is read of a SpotRun: its plan and its journal would take seconds and megabytes."""
+    """The fields of a SpotRun that are read: its plan and its journal would take seconds and megabytes."""
 
     metadata: _Meta = _Meta()
     status: _Status = _Status()
@@ -391,7 +391,7 @@ def _records(page: ListPage, of_attempt: int) -> Iterator[KeptRecord]:
         try:
             found = msgspec.json.decode(text, type=_Run)
         except msgspec.DecodeError as error:
-            _LOG.warning("a SpotRun is not read: somebody else has written it (%s)", error)
+            _LOG.warning("ignoring a SpotRun that Spotwright did not write (%s)", error)
             continue
         meta, status = found.metadata, found.status
         size = status.bytes + of_attempt * status.attempts

@@ -70,14 +70,14 @@ class Archive(NamedRun):
 
 
 def _digest(text: str) -> str:
-    """What stands for a name of a run: ``kind/name``, or an id."""
+    """The hash of a run's name: ``kind/name``, or an id."""
     kind, slash, name = text.partition("/")
     plain = f"{kind.lower().removesuffix('s')}/{name}" if slash else text
     return hashlib.blake2b(plain.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
 def archive_of(key: str, size: int = 0) -> Archive | None:
-    """The archive that has this name; None for an object of something else."""
+    """The archive with this name; None for an object of another kind."""
     folders = key.split("/")
     parts = folders[-1].split("+")
     if len(folders) != 5 or folders[0] != _FOLDER or len(parts) < 3 or not parts[0].isdecimal():
@@ -108,7 +108,7 @@ def objects_in(data: bytes, run: str) -> list[dict[str, Any]]:
 
 
 def run_in(data: bytes, run: str) -> dict[str, Any]:
-    """The SpotRun in an archive, of which the beginning is enough. Raises :class:`StateError`."""
+    """The SpotRun in an archive, whose beginning is enough. Raises :class:`StateError`."""
     try:
         text = zlib.decompressobj(_GZIP).decompress(data, _MOST).decode(errors="replace")
         found, _ = json.JSONDecoder().raw_decode(text, len(_BEGIN))
@@ -131,7 +131,7 @@ class _Packed:
         self.size = len(_BEGIN)
 
     def add(self, text: bytes) -> None:
-        """Add an object; of what is too large the size alone is counted."""
+        """Add an object; of one that is too large, only the size is counted."""
         self.size += len(text) + 1
         if self.size <= _MOST:
             self._parts.append(self._gzip.compress(b"," + text))
@@ -156,7 +156,7 @@ class _Owned(msgspec.Struct, frozen=True):
 class Archiver:
     """Writes archives. ``owner`` distinguishes this release's archives.
 
-    ``away`` is why the store takes none: until it is emptied, none is tried.
+    ``away`` is why the store refuses archives; until it is emptied, archiving is not retried.
     """
 
     def __init__(self, api: Api, objects: Objects, owner: str) -> None:
@@ -171,7 +171,7 @@ class Archiver:
             try:
                 for packed in () if self.away else await self._packed(namespace, some):
                     if packed.size > _MOST:
-                        failed[packed.name] = f"its objects take {format_bytes(packed.size)}"
+                        failed[packed.name] = f"its objects have {format_bytes(packed.size)}"
                     else:
                         made.append(await self._write(namespace, packed))
             except PlaceAway as error:
@@ -226,7 +226,7 @@ def _sort(texts: Iterable[bytes], packed: Mapping[str, _Packed]) -> None:
         try:
             owners = msgspec.json.decode(text, type=_Owned).metadata.owner_references
         except msgspec.DecodeError as error:
-            _LOG.warning("an object of a run is not archived: somebody else has written it (%s)", error)
+            _LOG.warning("not archiving an object of a run that Spotwright did not write (%s)", error)
             continue
         for owner in owners:
             if owner.uid in packed:

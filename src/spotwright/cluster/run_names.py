@@ -40,7 +40,7 @@ class NamedRun:
 
 
 def named_run(found: Mapping[str, Any]) -> NamedRun | None:
-    """The names of the run of a SpotRun; None for one that cannot be read, or has only begun."""
+    """The names of a SpotRun's run; None for one that cannot be read, or has only begun."""
     name = str(metadata(found).get("name"))
     try:
         first = next((event for _, event in decoded((row.journal_row for row in rows_of(found)), name, str)), None)
@@ -63,8 +63,7 @@ Named = TypeVar("Named", bound=NamedRun)
 def find_run(text: str, wanted: Sequence[Named], namespace: str = "") -> Named:
     """The newest run of this name, or the only one that begins with it; ``last`` for the newest of all.
 
-    ``wanted`` are the runs that the caller may read, newest first, of the ``namespace`` that was asked for. Raises
-    :class:`UnknownRun`.
+    ``wanted`` are the runs that the caller may read, newest first, of the requested ``namespace``. Raises :class:`UnknownRun`.
     """
     if text == "last" and wanted:
         return wanted[0]

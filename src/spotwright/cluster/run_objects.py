@@ -82,7 +82,7 @@ PAGE = 48 << 10
 """Bytes of events in one object."""
 
 TAIL = 4 << 10
-"""Bytes of the end of a log in the object of its attempt."""
+"""Bytes of the log's end in an attempt's object."""
 
 _LISTED_TOGETHER = 500  # objects in a page that lists many runs
 _FRESH = 60.0  # seconds for which they are believed
@@ -105,7 +105,7 @@ class StoredRow(NamedTuple):
     data: str
 
     def to_text(self) -> str:
-        """The line: what is before the data in one line, and the data as JSON in the next."""
+        """The line: everything before the data in one line, and the data as JSON in the next."""
         head = f"{self.seq} {self.first} {self.last} {self.epoch} {self.at!r} {self.kind} {self.attempt}"
         head += f" {_TO_JSON(self.task)}"  # a task may be called anything, also two lines
         return f"{head}\n{self.data}"
@@ -117,12 +117,12 @@ class StoredRow(NamedTuple):
         seq, first, last, epoch, at, kind, attempt, task = head.split(" ", 7)
         numbers = int(first), int(seq), int(last)
         if not 0 < numbers[0] <= numbers[1] <= numbers[2] <= min(numbers[0] + _TOGETHER, _MOST_EVENTS):
-            raise ValueError(f"the numbers {numbers} are not of events recorded together")
+            raise ValueError(f"the numbers {numbers} do not belong to one batch of events")
         return cls(int(seq), int(first), int(last), int(epoch), float(at), kind, int(attempt), json.loads(task), data)
 
     @property
     def journal_row(self) -> JournalRow:
-        """The row as every reader of journals takes it."""
+        """The row as journal readers expect it."""
         return self.seq, self.at, self.kind, self.task, self.attempt, self.data
 
 
@@ -139,7 +139,7 @@ class Home(NamedTuple):
 
 
 def home_of(event: Event) -> Home:
-    """Where an event is stored: the template of a task lies with the task, so that each is written once."""
+    """Where an event is stored: a task's template is stored with the task, so that each is written once."""
     task = str(event.template.get("name", "")) if isinstance(event, PlanExtended) else event.task
     return Home(task, event.attempt)
 
@@ -162,7 +162,7 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[StoredRow]:
     except (ValueError, AttributeError, TypeError) as error:
         raise StateError(
             f"{found.get('kind')} {metadata(found).get('name')} in namespace {metadata(found).get('namespace')}: its journal "
-            f"cannot be read ({error}); somebody has changed it, or a newer version of spotwright wrote it"
+            f"cannot be read ({error}); it was changed from outside, or written by a newer version of spotwright"
         ) from error
 
 
@@ -178,7 +178,7 @@ class RunRows:
         """Grows when rows that were given out turn out not to count: then everything is to be read from the start."""
 
     def take(self, rows: Iterable[StoredRow], absent: Iterable[int] = ()) -> None:
-        """Take rows; those that are known already may be among them. ``absent`` are numbers whose rows were lost for good."""
+        """Add rows, possibly known ones. ``absent`` are numbers whose rows are permanently lost."""
         self._absent.update(absent)
         for row in rows:
             begins = row.kind == EngineStarted.kind and row.epoch not in self._begun
@@ -200,13 +200,13 @@ class RunRows:
         return bool(self._absent)
 
     def forget(self, seq: int) -> None:
-        """Drop the rows up to a number, all of which were given out: only what follows is asked for."""
+        """Drop the rows up to a number, all of which were returned: only later ones are asked for."""
         for number in [number for number in self._rows if number <= seq]:
             del self._rows[number]
         self._forgotten = max(self._forgotten, seq)
 
     def after(self, seq: int) -> list[StoredRow]:
-        """The rows after a number that follow each other without a gap, each with all that was recorded together with it."""
+        """The consecutive rows after a number, each with everything recorded together with it."""
         found: list[StoredRow] = []
         bounds: dict[int, float] = {}
         number = seq + 1
@@ -224,7 +224,7 @@ class RunRows:
         return found
 
     def _together(self, number: int, row: StoredRow, bounds: dict[int, float]) -> list[StoredRow]:
-        """The rows from a number on that were recorded together; none if one is missing, or does not count."""
+        """The rows from a number on that were recorded together; empty if one is missing, or does not count."""
         if row.last >= self._bound(row.epoch, bounds):
             return []
         rows = [self._rows.get(each) for each in range(number, row.last + 1)]
@@ -239,10 +239,9 @@ class RunRows:
         return known[epoch]
 
     def lost(self) -> list[int]:
-        """The numbers of events that were recorded and are not here, if all objects of the run were taken.
+        """The numbers of recorded events that are missing here, if all objects of the run were taken.
 
-        Events are recorded only after those before them were. So what is missing before some that were recorded together is lost:
-        somebody has deleted it.
+        Events are recorded only after the ones before them. So events missing before later ones were deleted from outside.
         """
         highest = max(self._begun, default=0)
         newest = max((row.first for row in self._rows.values() if row.epoch == highest), default=0)
@@ -273,12 +272,12 @@ def object_name(run: str, home: Home, page: int = 1) -> str:
 
 
 def owner_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The reference by which objects belong to a SpotRun."""
+    """The owner reference of objects that belong to a SpotRun."""
     return {"apiVersion": API_VERSION, "kind": RUN, "name": metadata(run).get("name"), "uid": uid_of(run)}
 
 
 def recorder_of(run: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The namespace and the name of the Lease of who has recorded a SpotRun last; None: it does not say."""
+    """The namespace and name of the Lease of a SpotRun's last recorder; None: it does not say."""
     home, slash, name = str((run.get("status") or {}).get("recordedBy", "")).partition("/")
     return (home, name) if home and slash and name else None
 
@@ -291,12 +290,12 @@ def records_path(kind: str, namespace: str, name: str = "") -> str:
 
 
 def deleted_path(namespace: str) -> str:
-    """The path of the object that says which ended runs of a namespace were deleted early; made when the first ones were."""
+    """The path of the object with the ended runs of a namespace that were deleted early; created on first use."""
     return f"/apis/{API_VERSION}/namespaces/{quote(namespace, safe='')}/spotcounters/deleted-runs"
 
 
 def deleted_until(found: Mapping[str, Any] | None) -> float:
-    """Until when the runs had ended that were deleted early, by that object, in Unix seconds; 0: none were."""
+    """The latest end of the runs that were deleted early, from that object, in Unix seconds; 0: none."""
     annotations = {} if found is None else metadata(found).get("annotations") or {}
     return seconds(annotations.get(DELETED_UNTIL)) or 0.0
 
@@ -312,7 +311,7 @@ def unpacked(text: str) -> str:
     try:
         found = unpack.decompress(base64.b64decode(text, validate=True), _MOST_UNPACKED)
     except zlib.error as error:
-        raise ValueError(f"it is not packed as spotwright packs it ({error})") from error
+        raise ValueError(f"it is not in spotwright's packed format ({error})") from error
     if unpack.unconsumed_tail:
         raise ValueError(f"it is larger than {_MOST_UNPACKED} bytes")
     return found.decode()
@@ -327,12 +326,11 @@ class _Labelled(msgspec.Struct, frozen=True):
 
 
 class ListedParts:
-    """The tasks and attempts of the runs of these workloads in a namespace, listed once, when the first are asked for.
+    """The tasks and attempts of these workloads' runs in a namespace, listed once, on first use.
 
     A list with a selector makes the API server read every object of the namespace. So a list for each of a thousand runs would
-    read each object a thousand times.
-
-    ``get_page`` reads a page of a list: its objects as text, and what the next page is asked with, empty after the last.
+    read each object a thousand times. ``get_page`` reads a page of a list: its objects as text, and the token of the next
+    page, empty after the last.
     """
 
     def __init__(
@@ -346,7 +344,7 @@ class ListedParts:
         self._until = 0.0
 
     def take(self, workload: str) -> Sequence[dict[str, Any]] | None:
-        """The parts of a run, once; None: they have to be listed anew."""
+        """The parts of a run, once; None: they must be listed again."""
         if workload not in self._workloads:
             return None
         if self._found is None or time.monotonic() > self._until:

@@ -38,21 +38,21 @@ __all__ = [
 
 
 SHORT, WHOLE = 8, 36
-"""Digits of a UID in the name of a run: mostly so many, and all of them where another workload has the first ones too."""
+"""Digits of a UID in the name of a run: usually so many; all of them if another workload has the same first ones."""
 
 UID = "uid"
 """The argument of a run that holds its workload's UID."""
 
 
 class Glance(NamedTuple):
-    """What is known of a run without reading all of it: its arguments, and whether it has ended."""
+    """A summary of a run without reading all of it: its arguments, and whether it has ended."""
 
     arguments: Mapping[str, Any]
     has_ended: bool
 
     @property
     def uid(self) -> str:
-        """The UID of its workload; empty if it is not known."""
+        """The UID of its workload; empty if unknown."""
         return str(self.arguments.get(UID, ""))
 
     @property
@@ -66,7 +66,7 @@ class RecordGone(StateError):
 
 
 class TooLarge(SpotwrightError):
-    """Something of a run is larger than what is recorded."""
+    """A part of a run exceeds the size limit of records."""
 
 
 class Facts(NamedTuple):
@@ -87,7 +87,7 @@ class RunRecord(Protocol):
     at_once: int
     """How many events are recorded durably at once, all or none of them."""
     lost: Sequence[int]
-    """The numbers of events that were recorded and are not there any more, once it is open."""
+    """The numbers of recorded events that no longer exist, once it is open."""
 
     @property
     def epoch(self) -> int:
@@ -99,38 +99,38 @@ class RunRecord(Protocol):
 
     @property
     def stored(self) -> int:
-        """The bytes that it takes there with all that stands beside its events."""
+        """The bytes that it takes there, with everything stored beside its events."""
 
     def glance(self) -> Glance | None:
         """A summary without reading all of the run; None: no record yet."""
 
     def create(self, stored: StoredPlan) -> None:
-        """Keep its plan. What a process that was killed has begun of it is finished."""
+        """Store its plan. Anything begun by a killed process is completed."""
 
     def source(self) -> RunSource:
         """The reader of all that is recorded."""
 
     def facts(self, kinds: Collection[str], since: float) -> Facts | None:
-        """The events of these kinds since a moment (Unix seconds), or None."""
+        """The events of these kinds since a time (Unix seconds), or None."""
 
     def open(self) -> bool:
         """Begin to record, with the next epoch. Returns whether events are recorded already."""
 
     def append(self, events: Sequence[Event], state: RunState) -> None:
-        """Record events durably, all or none of them; no more than ``at_once``. ``state`` is that of the run with them."""
+        """Record events durably, all or none of them; at most ``at_once``. ``state`` is that of the run with them."""
 
     def tell(self, state: RunState, now: float) -> None:
-        """Show the run as it is, where people see it beside its records."""
+        """Show the run's current state where people see it beside its records."""
 
     def note_incomplete(self, reason: str, why: str) -> None:
-        """Let people see with what is recorded next that this is not the whole run. ``reason`` is a word, ``why`` a sentence."""
+        """Mark the run as incomplete with the next recorded events. ``reason`` is a word, ``why`` a sentence."""
 
     def close(self) -> None:
         """Stop recording. It may be opened again."""
 
 
 class RunRecords(Protocol):
-    """The records of all runs. ``kept`` is how long they stay after the end of their run, in seconds; None: for ever."""
+    """The records of all runs. ``kept`` is how long they stay after the end of their run, in seconds; None: forever."""
 
     kept: float | None
 
@@ -138,7 +138,7 @@ class RunRecords(Protocol):
         """Every run that has not ended of the wanted namespaces; others may be among them. Raises :class:`StateError`."""
 
     def of(self, root: Mapping[str, Any]) -> RunRecord:
-        """The record of a workload's run, which need not exist yet: none that is another workload's.
+        """The record of a workload's run, which need not exist yet, never one of another workload.
 
         Raises :class:`StateError` for one that cannot be read.
         """
@@ -147,7 +147,7 @@ class RunRecords(Protocol):
         """The runs in which something may have been recorded since a moment (Unix seconds)."""
 
     def deleted_until(self, namespace: str) -> float:
-        """Until when (Unix seconds) runs of a namespace had ended that were deleted early; 0: none.
+        """The latest end (Unix seconds) of a namespace's runs that were deleted early; 0: none.
 
         Raises :class:`StateError`.
         """

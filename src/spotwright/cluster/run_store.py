@@ -51,10 +51,10 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 
 NAMESPACE_LIMIT = 96 << 20
-"""Bytes of memory that the runs of a namespace may take while they go on: 10,000 steps that all differ, or 2,000 small runs."""
+"""Bytes of memory that a namespace's active runs may take: 10,000 steps that all differ, or 2,000 small runs."""
 
 LIMIT = 192 << 20
-"""The same of all namespaces together: with what else the process keeps it is within 512 MiB."""
+"""The same for all namespaces together: with the rest of the process it is within 512 MiB."""
 
 _GROWTH = 3  # bytes of memory for each byte of a plan or journal
 _TEMPLATE = 6_000  # bytes of memory for each template beside that (measured with 5,000 templates)
@@ -70,19 +70,19 @@ _LONGEST_NAME = 128  # characters of it: KFP allows as many
 
 @dataclass
 class WorkloadRun:
-    """One run under this watcher's lease. ``state`` is what the journal says, plus the events that wait in ``pending``."""
+    """One run under this watcher's lease. ``state`` is the journal's, plus the events that wait in ``pending``."""
 
     record: RunRecord
     state: RunState
     pending: list[Event]
-    require: Callable[[], None]  # raises Fenced once this process may not write any more
+    require: Callable[[], None]  # raises Fenced once this process may no longer write
     weighed: Callable[[WorkloadRun], None]  # called after it has grown
-    is_told: bool = True
-    """Whether people see it as it is, where that stands beside its records."""
+    is_shown: bool = True
+    """Whether people see its current state, if that is shown beside its records."""
     size: int = 0
-    """About how many bytes of memory it takes, by its plan and its journal."""
+    """About how many bytes of memory its plan and its journal take."""
     stored: int = 0
-    """The bytes that it takes where it is recorded, as they are counted."""
+    """Its bytes in the store, as they are counted."""
     _attempts: dict[str, tuple[TaskState, AttemptState]] | None = None
 
     @property
@@ -122,14 +122,14 @@ class WorkloadRun:
         self.pending.append(event)
 
     def commit(self) -> Sequence[Event]:
-        """Write the pending events durably, in one transaction if they are no more than ``record.at_once``, and return them.
+        """Write the pending events durably, in one transaction if they are at most ``record.at_once``, and return them.
 
-        Raises :class:`StateError`, and :class:`Fenced` where another process records now.
+        Raises :class:`StateError`, and :class:`Fenced` if another process records now.
         """
         self.require()
         events, self.pending = self.pending, []
         if events:
-            self.is_told = False
+            self.is_shown = False
             for first in range(0, len(events), self.record.at_once):
                 self.require()
                 self.record.append(events[first : first + self.record.at_once], self.state)
@@ -137,10 +137,10 @@ class WorkloadRun:
         return events
 
     def tell(self, now: float) -> None:
-        """Show it as it is. Raises as :meth:`commit`."""
+        """Show its current state. Raises as :meth:`commit`."""
         self.require()
         self.record.tell(self.state, now)
-        self.is_told = True
+        self.is_shown = True
 
     def weigh(self) -> int:
         """Estimate its size anew, while its journal is open. Returns how many bytes it has grown."""
@@ -153,9 +153,9 @@ class WorkloadRun:
         self.add(PlanExtended(at, pool=pool.name, is_spot=pool.is_spot))
 
     def add_template(self, at: float, template: PodTask) -> None:
-        """Let the plan have one more template; one that fits no pool, or is too large to be recorded, goes anywhere.
+        """Add a template to the plan; one that fits no pool, or is too large to be recorded, may go anywhere.
 
-        The template alone is written and kept, not the plan once more: a pipeline may have thousands of them.
+        Only the template is written and stored, not the whole plan again: a pipeline may have thousands of them.
         """
         data = _short(template).to_data()
         try:
@@ -215,7 +215,7 @@ class RunStore:
             except Fenced:
                 raise
             except SpotwrightError as error:
-                yield f"run {record.folder.name} is not watched: {error}"
+                yield f"cannot watch run {record.folder.name}: {error}"
             except Exception as error:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
                 _LOG.exception("run %s is not watched, because of a defect in Spotwright", record.folder.name)
                 yield f"run {record.folder.name} is not watched: {error!r}"
@@ -293,22 +293,22 @@ class RunStore:
         return run
 
     def finish(self, run: WorkloadRun) -> None:
-        """Give up a run whose end is written."""
+        """Close a run whose end is written."""
         self.shares.new[run.namespace] += run.stored
         self._drop(run)
         self._note_over(run.uid)
 
     def keep_limits(self, now: float) -> None:
-        """Cut the recording of runs until what is left is within the limits, the largest run of the largest namespace first.
+        """Cut the recording of runs until the rest is within the limits, the largest run of the largest namespace first.
 
-        So a namespace pays for its own runs alone, and a small run is recorded beside a large one.
+        So a namespace pays only for its own runs, and a small run is recorded beside a large one.
         """
         while self._sizes:
             namespace, size = self._sizes.most_common(1)[0]
             if size > NAMESPACE_LIMIT:
                 why = f"the records of its namespace need more than {format_bytes(NAMESPACE_LIMIT)} of memory"
             elif self._sizes.total() > LIMIT:
-                why = f"all records need more than {format_bytes(LIMIT)} of memory, this namespace's the most"
+                why = f"all records need more than {format_bytes(LIMIT)} of memory, and this namespace needs the most"
             else:
                 break
             self._cut_largest(namespace, why, now, lambda run: run.size)
@@ -317,32 +317,32 @@ class RunStore:
                 break
 
     def cut_largest(self, namespace: str, why: str, now: float) -> bool:
-        """Cut the recording of the run of a namespace that takes the most. ``why`` is a clause. False: none goes on."""
+        """Cut the recording of the largest active run of a namespace. ``why`` is a clause. False: none is active."""
         return self._cut_largest(namespace, why, now, lambda run: run.stored)
 
     def _cut_largest(self, namespace: str, why: str, now: float, size: Callable[[WorkloadRun], int]) -> bool:
-        """Cut the recording of the largest run of a namespace that goes on; of equal ones the newest. False: no such run.
+        """Cut the recording of the largest active run of a namespace; of equal ones the newest. False: there is none.
 
-        The run counts as stopped: it leaves the memory, and its records may be deleted like an ended run's.
-        The workload goes on. One whose cut cannot be written is given up all the same, until it can be read again.
+        The run counts as stopped: it leaves the memory, and its records may be deleted like an ended run's. The workload
+        continues. A run whose cut cannot be written is closed nevertheless, until it can be read again.
         """
         runs = [run for _, run in self.runs_of(namespace)]
         run = max(runs, key=lambda run: (size(run), run.state.started_at), default=None)
         if run is None:
             return False
-        remedy = "let fewer runs go on at once, or split this one"
+        remedy = "run fewer at once, or split this one"
         self._cut(run, "RecordingCut", f"{why}. The workload itself goes on. To have all of it recorded, {remedy}", now)
         return True
 
     def cut_refused(self, uid: str, why: SpotwrightError, now: float) -> None:
-        """Cut the recording of a run of which something cannot be recorded; what waits to be recorded is given up."""
+        """Cut the recording of a run with an event that cannot be recorded; drop its pending events."""
         run = self.runs.get(uid)
         if run is not None and not run.is_over:
             run.pending = []
             self._cut(run, "TooLarge" if isinstance(why, TooLarge) else "NotRecorded", str(why), now)
 
     def _cut(self, run: WorkloadRun, reason: str, why: str, now: float) -> None:
-        text = f"its recording was cut here, because {why}"
+        text = f"its recording stopped here, because {why}"
         _LOG.warning("run %s: %s", run.folder.name, text)
         run.record.note_incomplete(reason, text)
         try:
@@ -350,12 +350,12 @@ class RunStore:
             run.commit()
             self.finish(run)
         except StateError as error:
-            _LOG.warning("run %s is forgotten until it can be written: %s", run.folder.name, error)
+            _LOG.warning("forgetting run %s until it can be written: %s", run.folder.name, error)
             self.forget(run.uid)
         self.on_cut(run)
 
     def forget(self, uid: str) -> None:
-        """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
+        """Drop a run from memory after its journal could not be written; :meth:`open_again` reads it again."""
         run = self.runs.get(uid)
         if run is not None:
             self._drop(run)
@@ -369,7 +369,7 @@ class RunStore:
         return run
 
     def release(self, run: WorkloadRun) -> None:
-        """Give up a run that has not ended and is not watched any more; :meth:`open_unfinished` takes it up again."""
+        """Close an unfinished run that is no longer watched; :meth:`open_unfinished` opens it again."""
         self._drop(run)
 
     def close(self) -> None:
@@ -379,12 +379,12 @@ class RunStore:
         self.runs.clear()
 
     def _weigh(self, run: WorkloadRun) -> None:
-        """Count what a run takes of memory, and where it is recorded."""
+        """Count a run's bytes in memory and in the store."""
         self._sizes[run.namespace] += run.weigh()
         self._count(run, run.record.stored)
 
     def _count(self, run: WorkloadRun, stored: int) -> None:
-        """Count what a run takes where it is recorded."""
+        """Count a run's bytes in the store."""
         self.shares.grow(run.namespace, stored - run.stored)
         run.stored = stored
 
@@ -442,7 +442,7 @@ def _plannable(stored: StoredPlan) -> StoredPlan:
     except SpotwrightError:
         source = stored.source
         if not isinstance(source, PodSource):
-            raise StateError("a workload's plan is made of pod templates") from None
+            raise StateError("a workload's plan is made from its pod templates") from None
         bare = PodSource(source.pipeline, tuple(_without_demands(task) for task in source.tasks))
         return replace(stored, source=bare)
     return stored

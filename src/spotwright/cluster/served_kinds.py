@@ -27,14 +27,14 @@ ANSWERS = 10.0
 
 
 class Found(NamedTuple):
-    """Whether a kind is served: ``why`` not, or empty. ``is_known``: the API server has said so; else it has not answered."""
+    """Whether a kind is served: ``why`` not, or empty. ``is_known``: the API server answered."""
 
     why: str = ""
     is_known: bool = True
 
 
 async def find_served(api: Api, wanted: Mapping[str, Resource], read: Collection[Resource]) -> dict[str, Found]:
-    """What is known of each of the ``wanted`` kinds, by name. ``read`` are the resources of all kinds, in all versions."""
+    """The state of each of the ``wanted`` kinds, by name. ``read`` are the resources of all kinds, in all versions."""
     by_base: dict[str, dict[str, Resource]] = {}
     for name, resource in wanted.items():
         by_base.setdefault(resource.base, {})[name] = resource
@@ -62,8 +62,8 @@ def _why_not(resource: Resource, others: Mapping[str, Collection[str]], read: Co
     if not served or any(Resource(f"{above}/{other}", resource.plural) in read for other in served):
         return NOT_SERVED
     return (
-        f"the API server has {resource.plural}.{above.rpartition('/')[2]} in {' and '.join(served)}, and {version} is read; "
-        f"install a release of its controller that serves {version}, or a Spotwright that reads {served[0]}"
+        f"the API server has {resource.plural}.{above.rpartition('/')[2]} in {' and '.join(served)}, but Spotwright reads"
+        f" {version}; install a release of its controller that serves {version}, or a Spotwright that reads {served[0]}"
     )
 
 

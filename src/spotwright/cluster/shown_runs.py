@@ -72,7 +72,7 @@ class LogsKept(Enum):
 
     @property
     def condition(self) -> Condition:
-        """The condition that says so."""
+        """The condition for an ended run."""
         return Condition(_LOGS, self in (LogsKept.OBJECT_STORE, LogsKept.VOLUME), self.value, _KEPT[self])
 
 
@@ -80,7 +80,7 @@ _KEPT = {
     LogsKept.OBJECT_STORE: "logs of ended attempts are in the object store of the controller",
     LogsKept.VOLUME: "logs of ended attempts are on the volume of the controller",
     LogsKept.TAIL_ONLY: "the end of each log is in its SpotAttempt; to keep whole logs, set logs.url",
-    LogsKept.NONE: "logs go with their pods; to keep them, set controller.logLimit",
+    LogsKept.NONE: "logs are deleted with their pods; to keep them, set controller.logLimit",
 }
 
 
@@ -92,7 +92,7 @@ def recorded(before: Conditions, incomplete: tuple[str, str]) -> Condition:
     known = next((each for each in before if each["type"] == _RECORDED and each["status"] == "False"), None)
     if known is not None:
         return Condition(_RECORDED, False, known["reason"], known["message"])
-    return Condition(_RECORDED, True, "Whole", "every event that was seen is recorded")
+    return Condition(_RECORDED, True, "Whole", "every observed event is recorded")
 
 
 def complete(state: RunState) -> Condition:
@@ -141,7 +141,7 @@ def run_status(state: RunState, name: str, now: float) -> dict[str, Any]:
 
 
 def line_at(line: Mapping[str, Any], now: float | None) -> dict[str, Any]:
-    """The line of a run, of one that goes on with what it takes and costs up to now; None: as it was written."""
+    """The line of a run; for an active one with its use and cost up to now; None: as it was written."""
     rate, found = line.get(EACH_SECOND) or {}, {name: value for name, value in line.items() if name != EACH_SECOND}
     if now is None or line["finished_at"] is not None:
         return found

@@ -56,7 +56,7 @@ __all__ = [
     "untold_until",
     "waits_for",
     "was_suspended",
-    "when_told",
+    "when_asked_to_stop",
     "why_never_starts",
 ]
 
@@ -81,7 +81,7 @@ def conditions(of_object: Mapping[str, Any]) -> tuple[StatusCondition, ...]:
 
 
 def transition(of_object: Mapping[str, Any], kind: str, reason: str = "", *, status: str = "True") -> float | None:
-    """The time at which a condition got its status, in Unix seconds; None if it has another one, or not for this reason."""
+    """When a condition got its status, in Unix seconds; None if it has another status, or another reason."""
     for each in mappings(mapping(of_object.get("status")).get("conditions")):
         if each.get("type") == kind and each.get("status") == status and reason in ("", each.get("reason")):
             return seconds(each.get("lastTransitionTime"))
@@ -110,7 +110,7 @@ def events_of(events: Iterable[Mapping[str, Any]]) -> tuple[StatusCondition, ...
 
 _FAILING = ("FailureTarget", "Failed")
 GOOD_ENDS = ("Complete", "Completed", "Succeeded")
-"""The conditions by which controllers say that an object has succeeded."""
+"""The conditions by which controllers report success."""
 
 _DONE = ("SuccessCriteriaMet", *GOOD_ENDS)
 _DEADLINE = "exceeded its deadline"  # Argo's message where the Workflow's own time limit passed
@@ -129,20 +129,24 @@ class OwnersWord:
 
 
 def read_owners(
-    owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], told_at: float | None, *, is_deleted: bool = False
+    owners: Sequence[Mapping[str, Any]],
+    pod: Mapping[str, Any],
+    stop_asked_at: float | None,
+    *,
+    is_deleted: bool = False,
 ) -> OwnersWord:
-    """Read the owners of a pod, nearest first. ``told_at``: when the pod was asked to stop; later changes are irrelevant.
+    """Read the owners of a pod, nearest first. ``stop_asked_at``: when the pod was asked to stop; later changes are irrelevant.
 
     None: not through the API. Argo stops a pod by a signal to its containers, so its status counts then as well.
     ``is_deleted``: the pod was deleted, perhaps at an unknown moment.
     """
     made_at = seconds(mapping(pod.get("metadata")).get("creationTimestamp"))
-    stopped_at = told_at if told_at is not None or not is_deleted else made_at or 0.0
+    stopped_at = stop_asked_at if stop_asked_at is not None or not is_deleted else made_at or 0.0
     for index, owner in enumerate(owners):
         word = (
             _workflow(owner, pod)
             if run_kind(owner).retry is Retry.STEP
-            else _controller(owner, owners[index + 1 :], told_at, stopped_at)
+            else _controller(owner, owners[index + 1 :], stop_asked_at, stopped_at)
         )
         if word != OwnersWord():
             return word
@@ -150,12 +154,12 @@ def read_owners(
 
 
 def _controller(
-    owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], told_at: float | None, stopped_at: float | None
+    owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], stop_asked_at: float | None, stopped_at: float | None
 ) -> OwnersWord:
     """The status of a Job, JobSet or TrainJob: its conditions, its deletion, its suspension."""
     kind = text(owner.get("kind")) or "owner"
     for condition in mappings(mapping(owner.get("status")).get("conditions")):
-        if condition.get("status") != "True" or not _was_before(condition.get("lastTransitionTime"), told_at):
+        if condition.get("status") != "True" or not _was_before(condition.get("lastTransitionTime"), stop_asked_at):
             continue
         if condition.get("type") in _FAILING:
             reason = text(condition.get("reason"))
@@ -166,7 +170,7 @@ def _controller(
             )
         if condition.get("type") in _DONE:
             return OwnersWord(moved=f"its {kind} had succeeded")
-    if is_gone(owner) or _was_before(_deleted_at(owner), told_at):
+    if is_gone(owner) or _was_before(_deleted_at(owner), stop_asked_at):
         return _deleted(kind, above)
     how = "" if stopped_at is None else how_suspended((owner, *above), stopped_at)
     return OwnersWord(cancelled=how)
@@ -204,15 +208,15 @@ def is_gone(owner: Mapping[str, Any]) -> bool:
 
 
 def _is_suspended(owner: Mapping[str, Any]) -> bool:
-    """Whether an owner is suspended: its pods are deleted until it goes on."""
+    """Whether an owner is suspended: its pods are deleted until it is resumed."""
     return value_at(owner, run_kind(owner).suspended_by) is True
 
 
 def was_suspended(owner: Mapping[str, Any], since: float) -> bool:
-    """Whether an owner is suspended, or went on after ``since`` from a suspension: Kueue lets a Job go on within seconds.
+    """Whether an owner is suspended, or was resumed after ``since``: Kueue resumes a Job within seconds.
 
-    Jobs, JobSets, TrainJobs and jobs of the training operator all say so by the condition ``Suspended``, which is False from
-    the moment at which they go on (Kubernetes documentation, "Suspending a Job").
+    Jobs, JobSets, TrainJobs and jobs of the training operator all report it by the condition ``Suspended``, which becomes
+    False when they are resumed (Kubernetes documentation, "Suspending a Job").
     """
     if _is_suspended(owner):
         return True
@@ -226,7 +230,7 @@ def was_suspended(owner: Mapping[str, Any], since: float) -> bool:
 def how_suspended(owners: Sequence[Mapping[str, Any]], since: float) -> str:
     """How the outermost of these owners (nearest first) was suspended, as in ``its Job was suspended``; empty if none was.
 
-    A suspension ends no run and spends no budget: its user lets it go on, or Kueue, which suspends what it preempts.
+    A suspension ends no run and spends no budget: its user resumes it, or Kueue, which suspends what it preempts.
     """
     found = [each for each in owners if was_suspended(each, since)]
     if not found:
@@ -235,9 +239,9 @@ def how_suspended(owners: Sequence[Mapping[str, Any]], since: float) -> str:
     return f"its {text(found[-1].get('kind')) or 'owner'} was suspended{' by Kueue' if by_kueue else ''}"
 
 
-def _was_before(time: Any, told_at: float | None) -> bool:
+def _was_before(time: Any, stop_asked_at: float | None) -> bool:
     at = seconds(time)
-    return told_at is not None and at is not None and at <= told_at
+    return stop_asked_at is not None and at is not None and at <= stop_asked_at
 
 
 def _workflow(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> OwnersWord:
@@ -274,7 +278,7 @@ def how_shut_down(root: Mapping[str, Any]) -> str:
 _MAIN = "main"  # the user's container in KFP and Argo
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _NO_ERROR = ("ContainerCreating", "PodInitializing")  # reasons of a container that waits for its turn
-_SIGNALS = (137, 143)  # exit codes after SIGKILL and SIGTERM, whoever sent them
+_SIGNALS = (137, 143)  # exit codes after SIGKILL and SIGTERM, from any sender
 _ANSWERS_TO_A_STOP = (0, *_SIGNALS)
 _NO_COMMAND = (64, "failed to find name in PATH")  # Argo's emissary where the command does not exist (Argo 3.7.3)
 
@@ -294,12 +298,12 @@ class PodEnd:
     is_earlier: bool = False  # an end of an earlier restart: what the pod's status says now does not belong to it
     is_marked: bool = False  # Kubernetes marked it for disruption, which says who ended it
     is_deleted: bool = False  # its object is being deleted, or gone
-    told_at: float | None = None  # when Kubernetes asked it to stop; None: not asked, or unknown
+    stop_asked_at: float | None = None  # when Kubernetes asked it to stop; None: not asked, or unknown
     is_stopped: bool = False  # it ended because it was asked to stop, or was running when its object went
 
     @property
     def exit_code(self) -> int | None:
-        """Of the container that runs the user's code; None: it has none, or its end was not reported."""
+        """The end of the container that runs the user's code; None: there is none, or its end was not reported."""
         return None if self.main.is_untold else self.main.exit_code
 
     @property
@@ -327,7 +331,7 @@ def read_pod(
         return _earlier_restart(main)
     ended = mapping(mapping(main.get("state")).get("terminated"))
     is_deleted = gone or bool(mapping(pod.get("metadata")).get("deletionTimestamp"))
-    told_at = when_told(pod)
+    stop_asked_at = when_asked_to_stop(pod)
     code, finished_at = _code(ended), seconds(ended.get("finishedAt"))
     end_of_main = _end_of(main, ended)
     init = tuple(_init_statuses(pod, status))
@@ -345,13 +349,15 @@ def read_pod(
         has_node=bool(mapping(pod.get("spec")).get("nodeName")),
         is_marked=transition(pod, "DisruptionTarget") is not None,
         is_deleted=is_deleted,
-        told_at=told_at,
-        is_stopped=_is_stopped(pod, told_at, finished_at, code) if ended else is_deleted or told_at is not None,
+        stop_asked_at=stop_asked_at,
+        is_stopped=_is_stopped(pod, stop_asked_at, finished_at, code)
+        if ended
+        else is_deleted or stop_asked_at is not None,
     )
 
 
 def _earlier_restart(main: Mapping[str, Any]) -> PodEnd:
-    """The end of a container that was started again in the same pod, which was not asked to stop."""
+    """The end of a container that was restarted in the same pod, without a request to stop the pod."""
     ended = mapping(mapping(main.get("lastState")).get("terminated"))
     end = _end_of(main, ended)
     began_at, finished_at = seconds(ended.get("startedAt")), seconds(ended.get("finishedAt"))
@@ -380,7 +386,7 @@ def _restarts(status: Mapping[str, Any]) -> int:
 
 
 def _container(status: Mapping[str, Any]) -> ContainerEnd:
-    """The end of a container, or the error for which it waits. A container that is started again shows its last end."""
+    """The end of a container, or the error for which it waits. A restarted container shows its last end."""
     state = mapping(status.get("state"))
     waiting = text(mapping(state.get("waiting")).get("reason"))
     ended = mapping(state.get("terminated")) or mapping(mapping(status.get("lastState")).get("terminated"))
@@ -396,7 +402,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _init_statuses(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The init containers that must end before the work begins; sidecars, which run beside it, are left out."""
+    """The init containers that must end before the work begins, without sidecars, which run beside it."""
     sidecars = {
         each.get("name")
         for each in mappings(mapping(pod.get("spec")).get("initContainers"))
@@ -411,13 +417,13 @@ def _init_error(status: Mapping[str, Any]) -> str:
 
 
 def _no_command(ended: Mapping[str, Any]) -> str:
-    """What Argo says where it found no such command; without Argo the runtime says so by the reason ``StartError``."""
+    """Argo's message if it did not find the command; without Argo, the runtime reports it by the reason ``StartError``."""
     code, beginning = _NO_COMMAND
     message = text(ended.get("message"))
     return f"its command was not found: {message}" if _code(ended) == code and message.startswith(beginning) else ""
 
 
-def when_told(pod: Mapping[str, Any]) -> float | None:
+def when_asked_to_stop(pod: Mapping[str, Any]) -> float | None:
     """When the pod was asked to stop: marked for disruption, or deleted (its deadline less its grace period)."""
     metadata = mapping(pod.get("metadata"))
     deadline = seconds(metadata.get("deletionTimestamp"))
@@ -427,10 +433,10 @@ def when_told(pod: Mapping[str, Any]) -> float | None:
     return min((time for time in times if time is not None), default=None)
 
 
-def _is_stopped(pod: Mapping[str, Any], told_at: float | None, ended_at: float | None, code: int | None) -> bool:
+def _is_stopped(pod: Mapping[str, Any], stop_asked_at: float | None, ended_at: float | None, code: int | None) -> bool:
     """True if a pod with an exit code ended because it was asked to stop."""
-    if told_at is None or ended_at is None or ended_at != told_at:
-        return told_at is not None and (ended_at is None or ended_at > told_at)
+    if stop_asked_at is None or ended_at is None or ended_at != stop_asked_at:
+        return stop_asked_at is not None and (ended_at is None or ended_at > stop_asked_at)
     return code in _ANSWERS_TO_A_STOP or transition(pod, "DisruptionTarget") is not None
 
 
@@ -473,7 +479,7 @@ def signals_of(
     asked = was_stopped and not end.is_marked  # a mark on the pod says more than what its owners did next
     word = OwnersWord()
     if asked and not end.is_earlier:
-        word = read_owners(seen.owners, seen.pod, end.told_at, is_deleted=end.is_deleted)
+        word = read_owners(seen.owners, seen.pod, end.stop_asked_at, is_deleted=end.is_deleted)
     node = seen.node or {}
     if word.is_restart and end.exit_code is None and (seen.node_gone or _is_silent(node)):
         word = OwnersWord()  # the order never reached its node, which was lost before: its peers failed for that
@@ -530,7 +536,7 @@ def _restart_of_node(seen: LastSeen, end: PodEnd) -> str:
     """
     began = bound_at(seen.pod) if end.began_at is None else end.began_at
     is_untold = end.main.is_untold or _has_no_sandbox(seen.pod)
-    if began is None or not seen.node or (end.told_at is not None and not is_untold):
+    if began is None or not seen.node or (end.stop_asked_at is not None and not is_untold):
         return ""
     certain = dict(_certain_restarts(seen, began))
     if is_untold:
@@ -543,7 +549,7 @@ def _restart_of_node(seen: LastSeen, end: PodEnd) -> str:
 
 
 def _certain_restarts(seen: LastSeen, began: float) -> Iterator[tuple[str, float]]:
-    """The signs by which a node has surely restarted since a moment, each with the moment of the restart."""
+    """The signs that a node certainly restarted after a time, each with the time of the restart."""
     node = seen.node or {}
     booted = [event_time(event) for event in seen.node_events if text(event.get("reason")) == REBOOTED]
     rebooted_at = max((at for at in booted if at > began), default=None)
@@ -587,7 +593,7 @@ def why_never_starts(seen: LastSeen, now: float) -> str:
 
 
 def lost_its_sandbox(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod waits on its node with a container that did not start, has no sandbox for it, and gets none."""
+    """Whether a pod waits on its node with a container that did not start, has no sandbox, and will not get one."""
     return has_not_started(pod) and _has_no_sandbox(pod)
 
 
@@ -698,7 +704,7 @@ _GIVEN_UP = (
 
 
 def given_up_at(pod: Mapping[str, Any]) -> float | None:
-    """When Kubernetes gave a pod up because its node was gone, silent or tainted, in Unix seconds; None: it has not."""
+    """When Kubernetes gave up a pod because its node was gone, silent or tainted, in Unix seconds; None: it did not."""
     times = (transition(pod, "DisruptionTarget", reason) for reason in _GIVEN_UP)
     return next((at for at in times if at is not None), None)
 
@@ -723,7 +729,7 @@ def untold_until(pod: Mapping[str, Any], restart: int | None = None) -> float | 
 def started_at(pod: Mapping[str, Any]) -> float | None:
     """When the first container of a pod began, init containers not counted, in Unix seconds; None before that.
 
-    Of a container that was started again its last start counts.
+    For a restarted container, its last start counts.
     """
     found = []
     for each in mappings(mapping(pod.get("status")).get("containerStatuses")):
@@ -735,7 +741,7 @@ def started_at(pod: Mapping[str, Any]) -> float | None:
 
 
 def bound_at(pod: Mapping[str, Any]) -> float | None:
-    """The moment (Unix seconds) at which a pod got its node; None for one without."""
+    """When (Unix seconds) a pod was assigned to a node; None if it was not."""
     for condition in mappings(mapping(pod.get("status")).get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
             return seconds(condition.get("lastTransitionTime"))

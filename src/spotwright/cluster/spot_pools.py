@@ -48,41 +48,45 @@ _MISSING = 404  # the status of a kind that is not installed
 def pool_objects(
     pools: Mapping[str, Pool], nodes: Iterable[Mapping[str, Any]], found: Findings, now: float, release: str
 ) -> dict[str, dict[str, Any]]:
-    """The objects of a release at a moment (Unix seconds), by name, with what their status says."""
+    """The objects of a release at a time (Unix seconds), by name, with their status."""
     seen = [pool_of_node(node, pools) for node in nodes]
     counts = Counter(each.name for each in seen)
     objects: dict[str, dict[str, Any]] = {}
     for pool in pools.values():
         key = definition_of(pool)
-        told: dict[str, Any] = {"provider": pool.provider, "capacity": pool.capacity.value, "nodes": counts[pool.name]}
+        status: dict[str, Any] = {
+            "provider": pool.provider,
+            "capacity": pool.capacity.value,
+            "nodes": counts[pool.name],
+        }
         if pool.price is not None:
-            told["price"] = f"{format_money(pool.price)}/h"
-        objects[_name_of(pool.name, key, release)] = _object(pool.name, key, told, found.get(key, {}), now)
+            status["price"] = f"{format_money(pool.price)}/h"
+        objects[_name_of(pool.name, key, release)] = _object(pool.name, key, status, found.get(key, {}), now)
     for name, is_spot in {each.name: each.is_spot for each in seen if not each.is_configured}.items():
-        told = {"capacity": "spot" if is_spot else "on-demand", "nodes": counts[name]}
-        objects[_name_of(name, "", release)] = _object(name, "", told, {}, now)
+        status = {"capacity": "spot" if is_spot else "on-demand", "nodes": counts[name]}
+        objects[_name_of(name, "", release)] = _object(name, "", status, {}, now)
     for key in found.keys() - {each["spec"].get("key") for each in objects.values()}:
         name = next(iter(found[key].values())).pool
         objects[_name_of(name, key, release)] = _object(name, key, {}, found[key], now)
     return objects
 
 
-def _object(pool: str, key: str, told: dict[str, Any], found: Mapping[str, Finding], now: float) -> dict[str, Any]:
+def _object(pool: str, key: str, status: dict[str, Any], found: Mapping[str, Finding], now: float) -> dict[str, Any]:
     spec = {"pool": pool} | ({"key": key} if key else {})
     for_all = in_force({name: one for name, one in found.items() if now < one.pause.until}, "")
     if for_all is not None:
-        told["unavailableUntil"] = _moment(for_all.pause.until)
-        told["message"] = (
-            "the provider has no node there" if for_all.is_said else "attempts of several namespaces waited in vain"
+        status["unavailableUntil"] = _moment(for_all.pause.until)
+        status["message"] = (
+            "the provider has no capacity there" if for_all.is_said else "attempts of several namespaces got no node"
         )
     longest = sorted(found.items(), key=lambda each: (-each[1].pause.until, each[0]))[:_MOST_FOUND]
     if longest:
-        told["found"] = [
+        status["found"] = [
             {"namespace": namespace, "pool": one.pool, "said": one.is_said, "times": one.pause.times}
             | {"since": _moment(one.pause.since), "until": _moment(one.pause.until)}
             for namespace, one in longest
         ]
-    return {"spec": spec, "status": told}
+    return {"spec": spec, "status": status}
 
 
 def _name_of(pool: str, key: str, release: str) -> str:
@@ -112,17 +116,17 @@ class PoolObjects:
         self._kubernetes, self._release, self._pools, self._now = kubernetes, release, pools, now
         self._require, self._failed = require, False
         self.nodes: Callable[[], Sequence[Mapping[str, Any]] | None] = lambda: None
-        """The nodes of the cluster; None while they are not known."""
+        """The nodes of the cluster; None while they are unknown."""
         self._found: Findings = {}
         self._known: dict[str, dict[str, Any]] | None = None  # what the API has; None: it is read first
 
     def write(self, found: Findings) -> None:
-        """Say what was found. What cannot be written now is written with the next :meth:`tell`."""
+        """Publish a finding. If it cannot be written now, it is written with the next :meth:`tell`."""
         self._found = {key: dict(by_namespace) for key, by_namespace in found.items()}
         self.tell()
 
     def tell(self) -> None:
-        """Write how the pools are now, unless the nodes are unknown."""
+        """Write the current state of the pools, unless the nodes are unknown."""
         nodes = self.nodes()
         if nodes is None:
             return
@@ -133,7 +137,7 @@ class PoolObjects:
             self._failed = False
         except (SpotwrightError, TimeoutError, OverflowError) as error:
             if not self._failed:
-                _LOG.warning("the pools cannot be shown, and webhooks keep to the last known state: %r", error)
+                _LOG.warning("cannot publish the state of the pools; webhooks use the last known one: %r", error)
             self._known, self._failed = None, True
 
     async def _within_time(self, wanted: Mapping[str, dict[str, Any]]) -> None:
@@ -150,7 +154,7 @@ class PoolObjects:
         if self._known is None:
             listed = await api.get(records_path(KIND, ""), {"labelSelector": f"{RELEASE_LABEL}={self._release}"})
             items = listed.get("items") or ()
-            self._known = {str(metadata(each)["name"]): _told(each) for each in items}
+            self._known = {str(metadata(each)["name"]): _status_of(each) for each in items}
         for name in self._known.keys() - wanted.keys():
             await _deleted(api, name)
             del self._known[name]
@@ -179,12 +183,12 @@ async def _deleted(api: Api, name: str) -> None:
             raise
 
 
-def _told(found: Mapping[str, Any]) -> dict[str, Any]:
+def _status_of(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"spec": found.get("spec") or {}, "status": found.get("status") or {}}
 
 
 class FollowedPools:
-    """What was found of pools, as the recorder of this release says. Await :meth:`follow`."""
+    """The findings about pools that this release's recorder published. Await :meth:`follow`."""
 
     def __init__(self, api: Api, release: str) -> None:
         labels = f"{RELEASE_LABEL}={release}"
@@ -193,7 +197,7 @@ class FollowedPools:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all was read that is there."""
+        """Whether everything that exists was read."""
         return self._followed.is_complete or self._followed.status == _MISSING
 
     async def follow(self) -> None:
@@ -206,7 +210,7 @@ class FollowedPools:
                 self._found[name] = _findings_of(change.data)
 
     def findings(self) -> Findings:
-        """What was found, by definition of the pool and by namespace."""
+        """The findings, by definition of the pool and by namespace."""
         return {key: found for each in list(self._found.values()) for key, found in each.items()}
 
 

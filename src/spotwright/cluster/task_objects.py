@@ -53,7 +53,7 @@ WORKLOAD_LABEL = "spotwright.dev/workload"
 """The label with the UID of the workload; empty on the objects of pods that are runs by themselves."""
 
 MOST_BYTES = 60 * 1024
-"""Of what an object holds; its metadata comes to 64 KiB at most with it."""
+"""The size limit of an object's content; with its metadata it stays below 64 KiB."""
 
 LONGEST_TOKEN = 100
 """Characters of a token: the UID of a review, and the name of an object."""
@@ -81,7 +81,7 @@ class Place(NamedTuple):
     def name(self) -> str:
         """The object's name. Raises :class:`StateError` for a UID that Kubernetes does not give."""
         if self.workload and not _UID.fullmatch(self.workload):
-            raise StateError(f"{self.workload[:80]!r}: not a workload's UID; its pods get no numbers")
+            raise StateError(f"{self.workload[:80]!r}: not a workload's UID; its pods are not numbered")
         return f"{self.workload or _ALONE}.{self.part}"
 
     @property
@@ -104,7 +104,7 @@ def gangs_of(namespace: str, workload: str) -> Place:
 
 
 class Token(NamedTuple):
-    """What stands on a pod: the UID of the review that pinned it to a rung, and the object with the record of it."""
+    """The text on a pod: the UID of the review that pinned it to a rung, and the object with its record."""
 
     review: str
     place: Place
@@ -154,7 +154,7 @@ class Task(msgspec.Struct, omit_defaults=True):
         return found
 
     def seen_of(self, slot: int) -> int:
-        """The highest number of a slot of which a pod was seen; 0: none was."""
+        """The highest number of a slot whose pod was seen; 0: none."""
         found = _unpacked(self.seen)
         return found[slot] if slot < len(found) else 0
 
@@ -167,7 +167,7 @@ class Task(msgspec.Struct, omit_defaults=True):
 
 
 class Decided(msgspec.Struct, omit_defaults=True, rename="camel", frozen=True):
-    """What was decided of pods; ``pinned`` is JSON."""
+    """The decisions about pods; ``pinned`` is JSON."""
 
     pools: tuple[str, ...] = ()
     is_open: bool = False
@@ -177,9 +177,9 @@ class Decided(msgspec.Struct, omit_defaults=True, rename="camel", frozen=True):
 
 
 class Record(msgspec.Struct, omit_defaults=True):
-    """What was decided of one pod: a key of :attr:`Content.decided`, and the pod's UID once it was seen.
+    """The decision about one pod: a key of :attr:`Content.decided`, and the pod's UID once it was seen.
 
-    ``task`` is the key of its task's path (:func:`key_of_path`); empty for a pod that is a run by itself.
+    ``task`` is the key of its task's path (:func:`key_of_path`); empty for a pod that is its own run.
     """
 
     number: int
@@ -238,7 +238,7 @@ class Content(msgspec.Struct, omit_defaults=True):
         if len(review) > _LONGEST_REVIEW:
             raise StateError(f"{review[:80]!r}: not a review's UID")
         if sum(len(task.waiting) for task in self.tasks.values()) >= _MOST_WAITING:
-            raise StateError(f"{place.namespace}/{place.name}: {_MOST_WAITING} pods were admitted and not made yet")
+            raise StateError(f"{place.namespace}/{place.name}: {_MOST_WAITING} admitted pods do not exist yet")
         sheet = self.next_sheet
         self.given += 1
         self.task(path).waiting[review] = Waiting(slot, number, round(now, 3), sheet)
@@ -266,12 +266,12 @@ def note_seen_in(content: Content, reviews: Collection[str]) -> None:
 def keep_in(
     content: Content, place: Place, review: str, sheet: int, admission: Admission, path: str = "", slot: int = 0
 ) -> None:
-    """Note what was decided of a pod, which belongs to the task with this path.
+    """Store the decision about a pod that belongs to the task with this path.
 
-    Where its page has the records of an earlier sheet, those give way.
+    Records of an earlier sheet on its page are removed.
     """
     if sheet < content.sheet:
-        raise StateError(f"{place.namespace}/{place.name}: has later records already")
+        raise StateError(f"{place.namespace}/{place.name}: already has later records")
     if sheet > content.sheet:
         content.sheet, content.records, content.decided = sheet, {}, {}
     pinned = json.dumps(admission.pinned) if any(admission.pinned) else ""
@@ -283,14 +283,14 @@ def keep_in(
 
 
 def bind_in(content: Content, pods: Mapping[str, str]) -> None:
-    """The pods of these reviews have these UIDs: a token counts for the first pod that is seen with it."""
+    """Record the UIDs of these reviews' pods: a token counts for the first pod seen with it."""
     for review, pod in pods.items():
         if (record := content.records.get(review)) is not None and not record.pod:
             record.pod = pod
 
 
 def admission_in(content: Content, review: str, pod: str) -> Admission | None:
-    """What was decided of a pod by this review; None: it is the record of no pod, or of another one."""
+    """This review's decision about a pod; None: there is no record, or it is another pod's."""
     record = content.records.get(review)
     decided = None if record is None else content.decided.get(record.decided)
     if record is None or decided is None or record.pod not in ("", pod):
@@ -308,7 +308,7 @@ def agree_in(content: Content, gang: str, rungs: str, pools: tuple[str, ...]) ->
 
 
 def agreed_in(content: Content, gang: str) -> Mapping[str, tuple[str, ...]]:
-    """The pools on which the pods of a gang's restart have agreed, by their rungs; empty if none has asked."""
+    """The pools agreed by the pods of a gang's restart, by their rungs; empty if none has asked."""
     return {one.rungs: one.pools for one in content.gangs if one.gang == gang}
 
 
@@ -325,7 +325,7 @@ def _raise_to(numbers: list[int], slot: int, number: int) -> None:
 
 
 def _packed(numbers: Sequence[int]) -> str:
-    """Numbers as text, equal ones beside each other together: ``1x3,2`` is 1, 1, 1, 2. Ten thousand slots differ little."""
+    """Numbers as text, with runs of equal ones: ``1x3,2`` is 1, 1, 1, 2. Ten thousand slots differ little."""
     runs = ((number, len([*equal])) for number, equal in groupby(numbers))
     return ",".join(f"{number}x{times}" if times > 1 else str(number) for number, times in runs)
 

@@ -39,7 +39,10 @@ _KEPT = 8 * 1024 * 1024  # bytes of objects that are remembered; another one is 
 _ROW, _ROW_PAUSE = 3, 0.02  # writes that follow one another within so many seconds, until others have their turn
 _LONGEST_PAUSE = 0.2  # seconds
 _PROBLEMS = 20
-_MEND = "kubectl apply --server-side -f charts/spotwright/crds gives the kind SpotCounter, and helm upgrade the rights on it"
+_MEND = (
+    "kubectl apply --server-side -f charts/spotwright/crds installs the kind SpotCounter, and helm upgrade grants the rights on"
+    " it"
+)
 _CONFLICT, _NOT_FOUND, _INVALID = 409, 404, 422
 
 
@@ -92,18 +95,18 @@ class TaskStore:
         root: Mapping[str, Any] | None = None,
         may_be_old: Callable[[_T], bool] = lambda _: False,
     ) -> _T:
-        """Make a change of an object, which is made if it is not there; returns what ``make`` returns.
+        """Change an object, which is created if it does not exist; returns the result of ``make``.
 
-        ``make`` gets what the object holds, to change it, and whether the object is new. It is called again where others were
-        faster. ``may_be_old``: this answer may come from the object as it was known, if it stays unchanged. ``root`` is the
-        workload, with which the object is deleted. Raises :class:`StateError`, also what ``make`` raises.
+        ``make`` gets the object's content, to change it, and whether the object is new. It is called again if another writer
+        was faster. ``may_be_old``: this answer may come from the cached object, if the change leaves it as it is. ``root`` is
+        the workload, with which the object is deleted. Raises :class:`StateError`, and whatever ``make`` raises.
         """
         one = self._objects.setdefault(place, _Object())
         self._objects.move_to_end(place)
         change = _Change(make, may_be_old, root, asyncio.get_running_loop().create_future())
         one.waiting.append(change)
         if one.work is None:
-            one.work = asyncio.create_task(self._work(place, one), name=f"numbers of {place.workload}")
+            one.work = asyncio.create_task(self._work(place, one), name=f"attempt numbers of {place.workload}")
         answer: _T = await change.answer
         return answer
 
@@ -119,14 +122,14 @@ class TaskStore:
         return await self.change(place, lambda content, _: look(content))
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel pending work."""
         tasks = [one.work for one in self._objects.values() if one.work is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, place: Place, one: _Object) -> None:
-        """Make all changes that wait, until none does."""
+        """Make all pending changes, until there are none."""
         batch: list[_Change[Any]] = []
         try:
             while batch := _taken(one):
@@ -138,7 +141,7 @@ class TaskStore:
                 except Exception as error:  # noqa: BLE001  # a defect must not leave reviews waiting
                     one.is_known = False
                     _LOG.exception("%s/%s: a defect in Spotwright", place.namespace, place.part)
-                    _fail(batch, StateError(f"{place.namespace}: numbers cannot be given out ({error})"))
+                    _fail(batch, StateError(f"{place.namespace}: cannot assign attempt numbers ({error})"))
         finally:
             one.work = None
             for change in (*batch, *one.waiting):  # cancelled
@@ -170,7 +173,7 @@ class TaskStore:
             except _Conflict:  # mostly it was read again to see that
                 is_fresh = one.is_known
         else:
-            raise StateError(f"{place.namespace}/{place.name}: others have written it before each of {_TRIES} tries")
+            raise StateError(f"{place.namespace}/{place.name}: another writer was faster in each of {_TRIES} tries")
         for change, answer in zip(batch, answers, strict=True):
             _tell(change, answer)
 
@@ -204,7 +207,7 @@ class TaskStore:
             raise self._failed(place, error) from error
         kept = read_content(made, place)
         if kept != msgspec.json.decode(text, type=Content):  # what is not kept would be given out twice
-            why = f"the kind SpotCounter of this cluster is another one, which drops fields; {_MEND}"
+            why = f"this cluster's kind SpotCounter is from another version, which drops fields; {_MEND}"
             self.say(why)
             raise StateError(why)
         self._problem = ""
@@ -213,7 +216,7 @@ class TaskStore:
         one.version, one.text, one.is_known = str(metadata(made).get("resourceVersion", "")), text, True
 
     async def _is_conflict(self, place: Place, one: _Object, error: ApiFailed) -> bool:
-        """Whether another writer was faster: the version that a patch has tested is not the object's, or it is there or gone."""
+        """Whether another writer was faster: a patch's version is not the object's, or the object was created or deleted."""
         before, one.is_known = one.version, False
         if not before:
             return error.status == _CONFLICT
@@ -223,11 +226,11 @@ class TaskStore:
         return error.status in (_CONFLICT, _NOT_FOUND)
 
     def _failed(self, place: Place, error: Exception) -> StateError:
-        """What is said of a request that failed: once as a problem, until another one succeeds."""
+        """The message about a failed request: reported once as a problem, until another request succeeds."""
         why = str(error) or f"no answer within {_ANSWER:g} s"
         refused = isinstance(error, ApiFailed) and error.status in (*FORBIDDEN, _NOT_FOUND)
         mend = f"; {_MEND}" if refused else ""
-        self.say(f"numbers of attempts are not given out, and pods are left as they are: {why}{mend}")
+        self.say(f"attempt numbers cannot be assigned, so pods are left unchanged: {why}{mend}")
         return StateError(f"{place.namespace}/{place.name}: {why}{mend}")
 
     def say(self, text: str) -> None:
@@ -255,7 +258,7 @@ def read_content(found: Mapping[str, Any], place: Place) -> Content:
         return msgspec.convert(found.get("spec") or {}, Content)
     except msgspec.ValidationError as error:
         raise StateError(
-            f"SpotCounter {place.namespace}/{place.name}: was changed by others ({error}); delete it, and numbers go on"
+            f"SpotCounter {place.namespace}/{place.name}: was changed from outside ({error}); delete it, and numbering continues"
         ) from error
 
 
@@ -287,7 +290,7 @@ def _new(place: Place, spec: msgspec.Raw, root: Mapping[str, Any] | None) -> dic
 
 
 def _made(place: Place, one: _Object, batch: list[_Change[Any]]) -> tuple[bytes, list[Any]]:
-    """What the object holds after all changes, and what each of them answers."""
+    """The object's content after all changes, and each change's answer."""
     content = msgspec.json.decode(one.text, type=Content)
     with contextlib.suppress(StateError):
         answers = [change.make(content, not one.version) for change in batch]
@@ -315,13 +318,13 @@ def _made_one_by_one(place: Place, one: _Object, batch: list[_Change[Any]]) -> t
 
 def _require_room(place: Place, before: int, after: int) -> None:
     if after > MOST_BYTES and after > before:
-        raise StateError(f"SpotCounter {place.namespace}/{place.name}: has no room for more than {MOST_BYTES} bytes")
+        raise StateError(f"SpotCounter {place.namespace}/{place.name}: would exceed {MOST_BYTES} bytes")
 
 
 async def _gave_way(one: _Object) -> bool:
-    """Whether it was paused, after some writes in a row: another replica has to read and to write in the meantime.
+    """Pause after some writes in a row, so that another replica can read and write; returns whether it did.
 
-    The last writer knows the version already, and would be faster for ever.
+    The last writer already knows the version, and would always be faster.
     """
     loop = asyncio.get_running_loop()
     is_next = loop.time() - one.wrote_at < max(_ROW_PAUSE, one.took)

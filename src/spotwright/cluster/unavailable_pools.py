@@ -1,9 +1,9 @@
-"""Which pools are left out because they had no node: computed from the records, and published to all webhooks.
+"""Computes from the records which pools are skipped because they had no node, and publishes them to all webhooks.
 
 The records say when an attempt was recalled, and when one got a node. The leader computes the pauses from these facts when it
-begins, and goes on from what it records. It publishes them, to webhooks that choose rungs and to people, by objects of the API
-(:mod:`spotwright.cluster.spot_pools`); if those are lost, the next leader writes them anew. The numbers of what was moved and
-what waits are counted here for the metrics.
+begins, and updates them with what it records. It publishes them, to webhooks that choose rungs and to people, as objects of
+the API (:mod:`spotwright.cluster.spot_pools`); if those are lost, the next leader writes them again. Evictions and waiting
+pods are counted here for the metrics.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def definition_of(pool: Pool) -> str:
     By the name its provider speaks of it, so a name alone never says something of the pool of another namespace.
     """
     labels = [dict(each) for each in providers.labels_by_zone(pool)]
-    told = [pool.provider, pool.capacity, providers.pool_name(pool) or pool.name, labels]
-    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
+    parts = [pool.provider, pool.capacity, providers.pool_name(pool) or pool.name, labels]
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 class Finding(NamedTuple):
-    """A pause that a namespace has found. ``pool`` is its name there; ``is_said``: the provider itself has no node there."""
+    """A pause that a namespace found. ``pool`` is its name there; ``is_said``: the provider itself reports no capacity there."""
 
     pool: str
     pause: Pause
@@ -65,13 +65,13 @@ class Finding(NamedTuple):
 
 
 Findings = dict[str, dict[str, Finding]]
-"""What was found, by definition of the pool and by namespace."""
+"""The findings, by definition of the pool and by namespace."""
 
 
 def in_force(found: Mapping[str, Finding], namespace: str) -> Finding | None:
-    """What holds for a namespace of one pool: what it has found itself, what the provider says, or what two others agree on.
+    """The pause of a pool for a namespace: found by itself, reported by the provider, or found by two other namespaces.
 
-    An empty name: what holds for all.
+    An empty name: the pause for all.
     """
     others = sorted((one for name, one in found.items() if name != namespace), key=_ends, reverse=True)
     agreed = others[_AGREED - 1 : _AGREED]
@@ -190,12 +190,12 @@ class CapacityBackoff:
     def _tell(self, before: Findings) -> None:
         for key, found in before.items():
             for namespace in found.keys() - self._found.get(key, {}).keys():
-                text = "pool %s has nodes again: attempts of namespace %s are sent there as before"
+                text = "pool %s has nodes again: attempts of namespace %s use it again"
                 _LOG.info(text, found[namespace].pool, namespace)
         for key, found in self._found.items():
             for namespace, one in found.items():
                 if before.get(key, {}).get(namespace) != one:
-                    text = "pool %s had no node for an attempt of namespace %s: it is left out for %g s (%d in a row)"
+                    text = "pool %s had no node for an attempt of namespace %s: skipping it for %g s (%d in a row)"
                     pause = one.pause
                     _LOG.warning(text, visible(one.pool), namespace, pause.until - pause.since, pause.times)
 
@@ -213,7 +213,7 @@ class LeftOut(NamedTuple):
 
 
 class PoolsLeftOut:
-    """The pools that are left out at a moment. ``read`` gives what the recorder has published."""
+    """The pools skipped at a time. ``read`` gives the recorder's published findings."""
 
     def __init__(self, read: Callable[[], Findings]) -> None:
         self._read = read
@@ -224,23 +224,24 @@ class PoolsLeftOut:
         return {name: pauses[name] for name in left_out(pauses, now)}
 
     def all(self, now: float, namespaces: Collection[str] | None = None) -> Sequence[LeftOut]:
-        """All pools that are left out at this moment; of ``namespaces`` alone if they are given.
+        """All pools skipped at this time; only of ``namespaces`` if they are given.
 
-        The name of a pool that is left out for all is that of one of these namespaces, and empty if none has found it.
+        The name of a pool that is skipped for all is the one that these namespaces use, and empty if none found it
+        unavailable.
         """
-        told: list[LeftOut] = []
+        pauses: list[LeftOut] = []
         for key, found in self._read().items():
             live = {name: one for name, one in found.items() if now < one.pause.until}
             shown = {name: one for name, one in live.items() if namespaces is None or name in namespaces}
             for_all = in_force(live, "")
             if for_all is not None:
-                told.append(LeftOut(key, "", next((one.pool for one in shown.values()), ""), for_all.pause))
-            told += [
+                pauses.append(LeftOut(key, "", next((one.pool for one in shown.values()), ""), for_all.pause))
+            pauses += [
                 LeftOut(key, name, one.pool, one.pause)
                 for name, one in shown.items()
                 if for_all is None or one.pause.until > for_all.pause.until
             ]
-        return told
+        return pauses
 
 
 def _facts(
@@ -255,21 +256,23 @@ def _facts(
         try:
             found = record.facts(_KINDS, now - _READ)
         except (OSError, SpotwrightError) as error:
-            _LOG.warning("run %s left out of the pools' state: %s", record.folder.name, error)
+            _LOG.warning("ignoring run %s in the state of the pools: %s", record.folder.name, error)
             unread.append(record.folder.name)
             continue
         except Exception:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
-            _LOG.exception("run %s left out of the pools' state, because of a defect in Spotwright", record.folder.name)
+            _LOG.exception(
+                "ignoring run %s in the state of the pools, because of a defect in Spotwright", record.folder.name
+            )
             unread.append(record.folder.name)
             continue
         if found is not None:
-            told = found.arguments
-            namespace = str(told.get("namespace", "")), str(told.get(NAMESPACE_UID, ""))
+            arguments = found.arguments
+            namespace = str(arguments.get("namespace", "")), str(arguments.get(NAMESPACE_UID, ""))
             yield from ((namespace, found.pools, event) for event in found.events)
 
 
 Move = Literal["taken-back", "evicted", "deleted"]
-"""Decided about an attempt that waited in vain; its pod evicted; a pod deleted whose machine is gone."""
+"""Count an attempt recalled, its pod evicted, or a pod deleted because its machine is gone."""
 
 
 class Tally:
@@ -294,7 +297,7 @@ class Tally:
         self._moves[what] += 1
 
     def waits(self, uid: str, namespace: str, reason: str) -> None:
-        """Note that a pod waits for a node; without a reason the scheduler has not said why."""
+        """Note that a pod waits for a node; without a reason, the scheduler has not given one."""
         self._waiting[uid] = (namespace, reason or "NotScheduledYet")
 
     def waits_no_more(self, uid: str) -> None:

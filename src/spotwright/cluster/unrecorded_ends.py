@@ -1,8 +1,8 @@
-"""Reads unrecorded ends of attempts off their pods, for the review that decides about the next attempt.
+"""Reads unrecorded ends of attempts from their pods, for the review that decides about the next attempt.
 
-The recorder may be busy, or change its replica, and the next pod comes all the same. The earlier pods and nodes, as the API
-server shows them, are judged by the recorder's rules. The result moves the rung of one attempt without spending a budget: at
-the next attempt the record decides.
+The recorder may be busy, or change its replica, and the next pod is created nevertheless. The earlier pods and nodes, as the
+API server shows them, are judged by the recorder's rules. The result decides the rung of one attempt without spending a
+budget: for the next attempt the record decides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.bounded_json import TooManyValues, read_object
 from spotwright.cluster.marked_pods import pod_texts
-from spotwright.cluster.signals import LastSeen, signals_of, when_told
+from spotwright.cluster.signals import LastSeen, signals_of, when_asked_to_stop
 from spotwright.cluster.workloads import task_name
 from spotwright.kube.object_fields import controller_of, mapping, metadata, text, uid_of
 from spotwright.model.attempts import Cause
@@ -53,9 +53,9 @@ class Unsettled(NamedTuple):
 class Earlier(NamedTuple):
     """The attempts of a task before the one under review whose ends are not recorded.
 
-    ``since`` is when its review began, by the clock of the event loop. ``unsettled`` are recorded; the numbers in
-    ``unrecorded`` are not. ``seen`` is the highest number whose pod was seen. ``uids`` are the UIDs of all pods that are
-    recorded, ``selector`` is that of the pods beside, ``path`` the one of the task.
+    ``since`` is when its review began, by the event loop's clock. ``unsettled`` are recorded; the numbers in ``unrecorded``
+    are not. ``seen`` is the highest number whose pod was seen. ``uids`` are the UIDs of all recorded pods, ``selector``
+    selects the sibling pods, ``path`` is the task's.
     """
 
     since: float
@@ -89,7 +89,7 @@ class PodEnds:
                     await self._look_for(earlier, causes, gone)
         except (ApiFailed, TimeoutError) as error:
             _LOG.warning(
-                "how earlier attempts of %s ended is not known: %s", earlier.path, str(error) or "no answer in time"
+                "cannot tell how earlier attempts of %s ended: %s", earlier.path, str(error) or "no answer in time"
             )
         return causes, gone
 
@@ -118,7 +118,7 @@ class PodEnds:
                 gone.add(number)
 
     async def _beside(self, earlier: Earlier) -> Sequence[Mapping[str, Any]]:
-        """The pods with numbers beside the one under review, read once for all reviews that had begun by then."""
+        """The numbered siblings of the pod under review, read once for all reviews that had begun by then."""
         key = earlier.namespace, earlier.selector
         reading = self._readings.get(key)
         if reading is None or reading.began < earlier.since:
@@ -145,9 +145,9 @@ class PodEnds:
         task.get_loop().call_later(_SECONDS, self._readings.pop, key, None)  # pods take megabytes
 
     async def _cause(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Cause | None:
-        """Why a pod has ended, or is ending; None: it goes on, or ended without spending anything."""
-        is_told = when_told(pod) is not None
-        if not is_told and text(mapping(pod.get("status")).get("phase")) not in _ENDED:
+        """Why a pod has ended, or is ending; None: it is active, or ended without spending a budget."""
+        is_stopping = when_asked_to_stop(pod) is not None
+        if not is_stopping and text(mapping(pod.get("status")).get("phase")) not in _ENDED:
             return None
         name = text(mapping(pod.get("spec")).get("nodeName"))
         node, is_known = None, False
@@ -181,7 +181,7 @@ def _pod_of(content: bytes) -> Mapping[str, Any] | None:
 
 
 def _number_of(pod: Mapping[str, Any]) -> int:
-    """The number of the attempt that a pod carries, untrusted; 0: none."""
+    """The attempt number on a pod, untrusted; 0: none."""
     number = text(mapping(metadata(pod).get("annotations")).get(ATTEMPT_ANNOTATION))
     return int(number) if _NUMBER.fullmatch(number) else 0
 

@@ -1,7 +1,7 @@
-"""Finds pods that came and went without a recorder, by the numbers that webhooks gave out and saw.
+"""Finds pods that were created and deleted while no recorder ran, by the numbers that webhooks assigned.
 
-A recorder that starts reads the SpotCounters before it lists the pods. So a pod that was seen by then, is not in that list and
-has no attempt in the record of its run is gone, and how it ended is unknown: it is recorded as a lost attempt.
+A recorder that starts reads the SpotCounters before it lists the pods. So a pod that was seen by then, is not listed and has
+no attempt in its run's records is gone, and how it ended is unknown: it is recorded as a lost attempt.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class UnseenPod(NamedTuple):
 
 
 class UnseenPods:
-    """The pods of these namespaces, or of all; await :meth:`read` before pods are listed. None without ``api``."""
+    """The unrecorded pods of these namespaces, or of all; await :meth:`read` before pods are listed. Empty without ``api``."""
 
     def __init__(
         self, api: Api | None = None, namespaces: Sequence[str] = (), clock: Callable[[], float] = time.monotonic
@@ -63,7 +63,7 @@ class UnseenPods:
         self._read_at = 0.0
 
     async def read(self) -> None:
-        """Read which pods were seen. Where that cannot be read, the log says so, and such pods stay unknown."""
+        """Read which pods were seen. If that cannot be read, the log says so, and such pods stay unknown."""
         self._pods.clear()
         if self._api is None:
             return
@@ -73,7 +73,9 @@ class UnseenPods:
                     await self._read(self._api, namespace)
         except (ApiFailed, TimeoutError) as error:
             if not isinstance(error, ApiFailed) or error.status != 404:  # the kind is not installed
-                _LOG.warning("attempts that came and went unrecorded are unknown: %s", str(error) or "no answer")
+                _LOG.warning(
+                    "cannot tell which attempts were created and deleted unrecorded: %s", str(error) or "no answer"
+                )
         self._read_at = self._clock()
 
     async def _read(self, api: Api, namespace: str) -> None:
@@ -91,7 +93,7 @@ class UnseenPods:
         try:
             found = read_as(_Counter, content)
         except msgspec.DecodeError as error:
-            _LOG.warning("a SpotCounter is not read: somebody else has written it (%s)", error)
+            _LOG.warning("ignoring a SpotCounter that Spotwright did not write (%s)", error)
             return 0
         workload = (found.metadata.labels or {}).get(WORKLOAD_LABEL, "")
         pods = [
@@ -104,7 +106,7 @@ class UnseenPods:
         return len(pods)
 
     def of(self, namespace: str, workload: str, known: Iterable[str]) -> Sequence[UnseenPod]:
-        """Those of a workload whose UIDs are not among the known ones, in the order of their numbers."""
+        """The pods of a workload whose UIDs are not among the known ones, in the order of their numbers."""
         if self._clock() > self._read_at + _LASTS:
             self._pods.clear()
         found = self._pods.get((namespace, workload), ())
@@ -138,7 +140,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Counter(msgspec.Struct):
-    """What is read of a SpotCounter."""
+    """The fields of a SpotCounter that are read."""
 
     metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)

@@ -20,7 +20,7 @@ from spotwright.kube.object_fields import mapping, mappings, metadata, seconds, 
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_resource
 from spotwright.notices.kubernetes_node import KubernetesSource
-from spotwright.notices.node_event import NAMESPACE, ToldNotice, notice_in, withdrawal_in
+from spotwright.notices.node_event import NAMESPACE, NodeNotice, notice_in, withdrawal_in
 from spotwright.notices.notice import Notice
 
 __all__ = [
@@ -51,7 +51,7 @@ _SETTLING = 0.7  # seconds in which the streams of owners and nodes catch up wit
 
 
 LastLine = Callable[[str], float | None]
-"""When the last line of a log was written, in Unix seconds by its node's clock; None: it has none, or that is not known."""
+"""When the last line of a log was written, in Unix seconds by its node's clock; None: no line, or unknown."""
 
 
 class SeenPod(NamedTuple):
@@ -218,7 +218,7 @@ class ClusterView:
         _remember(self._gone_owners, key, as_gone(owner))
 
     def put_node(self, node: Mapping[str, Any]) -> bool:
-        """A node was added or has changed. Returns whether anything of it has that says how its pods ended."""
+        """Note that a node was added or changed. Returns whether the change shows how its pods ended."""
         name = str(metadata(node).get("name", ""))
         before = self._nodes.get(name)
         self._nodes[name] = node
@@ -256,7 +256,7 @@ class ClusterView:
             self._events.popitem(last=False)
 
     def drop_node_events(self) -> None:
-        """Forget what Events have said of nodes: they count no more."""
+        """Forget Events about nodes: they are no longer trusted."""
         self._events.clear()
 
     # Questions
@@ -271,7 +271,7 @@ class ClusterView:
         return tuple(self._starting.values())
 
     def waits_of(self, pod: Mapping[str, Any]) -> PodWaits:
-        """Why a pod has no node yet, or does not start on it, as its status says or the kubelet's events."""
+        """Why a pod has no node yet, or does not start on it, by its status or the kubelet's events."""
         waits = waits_for(pod)
         return waits if waits.kind else self._held_up.get(uid_of(pod), waits)
 
@@ -288,11 +288,11 @@ class ClusterView:
         return self._owners.get(_OwnerKey(kind, namespace, uid))
 
     def workload(self, uid: str) -> Mapping[str, Any]:
-        """An owner or a pod with this UID, of whatever kind; empty: the API has none."""
+        """An owner or a pod with this UID, of any kind; empty: the API has none."""
         return self.pods.get(uid) or next((each for key, each in self._owners.items() if key.uid == uid), {})
 
     def last_of_owner(self, kind: str, namespace: str, uid: str) -> Mapping[str, Any] | None:
-        """The last state of an owner that was seen to leave the API; None: it is there, or that was not seen."""
+        """The last state of a deleted owner; None: it still exists, or its deletion was not seen."""
         return self._gone_owners.get(_OwnerKey(kind, namespace, uid))
 
     def node(self, name: str) -> Mapping[str, Any] | None:
@@ -326,11 +326,11 @@ class ClusterView:
         )
 
     def renewed_at(self, name: str) -> float | None:
-        """When a node last renewed its Lease before it fell silent, in Unix seconds; None where that is not known."""
+        """When a node last renewed its Lease before it became silent, in Unix seconds; None if unknown."""
         return self._renewed_at.get(name)
 
     def heartbeat(self, name: str) -> float | None:
-        """When a node that is silent or gone last reported its status, in Unix seconds; None for others, and where not known."""
+        """When a silent or deleted node last reported its status, in Unix seconds; None for others, and if unknown."""
         if self.is_ready(name):
             return None
         conditions = mappings(mapping((self.node(name) or {}).get("status")).get("conditions"))
@@ -339,7 +339,7 @@ class ClusterView:
         )
 
     def is_cut_off(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a pod is to be deleted and its node does not report: its object stays as it is."""
+        """Whether a pod is being deleted on a silent node, so that its object does not change."""
         name = _node_of(pod)
         if not name or not metadata(pod).get("deletionTimestamp"):
             return False
@@ -362,7 +362,7 @@ class ClusterView:
         return [uid for uid in self._ended_at if self.clock >= self._ending_settles_at(uid)]
 
     def _ending_settles_at(self, uid: str) -> float:
-        """When a pod settles, or has another look: one that ended by itself needs no second one but for its peers."""
+        """When a pod settles, or gets another look: one that ended by itself needs a second one only for its peers."""
         pod = self.pods.get(uid) or self.gone_pods.get(uid)
         return self._ended_at[uid] + (_NEWS if pod is not None and self._may_have_lost_a_peer(pod) else _SETTLING)
 
@@ -383,9 +383,9 @@ class ClusterView:
             return False
         gang = _gang_of(pod)
         peers = {} if gang is None else self._unheard.get(gang, {})
-        return any(node != _node_of(pod) and not self._is_told(uid) for uid, node in peers.items())
+        return any(node != _node_of(pod) and not self._is_end_reported(uid) for uid, node in peers.items())
 
-    def _is_told(self, uid: str) -> bool:
+    def _is_end_reported(self, uid: str) -> bool:
         """Whether a running pod is to end while its node does not report: no more news of it will come."""
         pod = self.pods.get(uid)
         return pod is None or (self.is_cut_off(pod) and self.is_settled(pod))
@@ -408,16 +408,18 @@ class ClusterView:
         source = self._notices.setdefault(name, KubernetesSource(lambda: _announcing(self.node(name))))
         return source.poll(0.0)
 
-    def told(self, name: str) -> ToldNotice | None:
-        """The latest notice from the agent of a node, unless it was withdrawn.
+    def notice_of(self, name: str) -> NodeNotice | None:
+        """The latest notice from a node's agent, unless it was withdrawn.
 
-        None for those about an earlier node of the same name.
+        None for notices about an earlier node of the same name.
         """
         made_at = seconds(metadata(self.node(name) or {}).get("creationTimestamp"))
         withdrawn = self.withdrawn(name)
-        found = [told for event in self.events_of(name) if (told := notice_in(event)) is not None]
-        valid = (told for told in found if made_at is None or told.at >= made_at)
-        return max((told for told in valid if told.id not in withdrawn), key=lambda told: told.at, default=None)
+        found = [notice for event in self.events_of(name) if (notice := notice_in(event)) is not None]
+        valid = (notice for notice in found if made_at is None or notice.at >= made_at)
+        return max(
+            (notice for notice in valid if notice.id not in withdrawn), key=lambda notice: notice.at, default=None
+        )
 
     def withdrawn(self, name: str) -> Collection[str]:
         """The ids of the notices of a node that were withdrawn."""
@@ -444,7 +446,7 @@ def _gang_of(pod: Mapping[str, Any]) -> _GangKey | None:
 
 
 class _OwnerKey(NamedTuple):
-    """What a reference to an owner names: a UID alone may be that of another namespace's object."""
+    """The object that an owner reference names: the UID alone may be that of another namespace's object."""
 
     kind: str
     namespace: str
@@ -464,7 +466,7 @@ def node_of_event(event: Mapping[str, Any]) -> str:
 
 
 def slim_node_event(event: dict[str, Any]) -> dict[str, Any]:
-    """An Event about a node with what is read of it."""
+    """The fields of an Event about a node that are read."""
     meta = metadata(event)
     kept = {
         key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta
@@ -555,7 +557,7 @@ def strange_pools(nodes: Iterable[Mapping[str, Any]], pools: Mapping[str, Pool])
 
 
 def offers_of(node: Mapping[str, Any] | None, pool: Pool) -> dict[str, int]:
-    """What a node offers to pods of the resources that are paid for, where its pool's configuration does not say it."""
+    """The node's capacity of the billed resources, if its pool's configuration does not give it."""
     allocatable = mapping(mapping((node or {}).get("status")).get("allocatable"))
     offers: dict[str, int] = {}
     for name, amount in allocatable.items():

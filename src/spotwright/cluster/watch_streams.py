@@ -47,7 +47,7 @@ CLAIM = "NodeClaim"
 """The kind of Karpenter's orders of nodes."""
 
 ABOUT_NODES = "Event of Node"
-"""What stands beside the kinds that are watched: whether Events about nodes count."""
+"""The entry beside the watched kinds: whether Events about nodes count."""
 
 _OF_NAMESPACES = (*OWNERS, *WORDS, "Pod")  # streams of what is in namespaces
 _HEARD = (*WORDS, "Event", CLAIM, "Status")  # may stay silent: recording does not wait for it
@@ -59,12 +59,12 @@ _NAMESPACES = Resource("/api/v1", "namespaces")
 _LOG = logging.getLogger(__name__)
 _DISCOVERS = 20.0  # seconds between two questions for kinds that are not served yet, which take up to 10
 _LISTS = 8  # namespaces and kinds that are listed at once, of namespaces that were entered
-_GONE = 3  # questions in a row after which a kind that is not served any more counts as gone with all of its objects
+_GONE = 3  # requests in a row after which a kind that is no longer served counts as deleted with all its objects
 _REFUSALS = (*FORBIDDEN, 404)  # answers that do not pass by themselves
 
 
 class Stream(NamedTuple):
-    """What a stream shows, and of which namespace; empty: of all namespaces, or of what belongs to none."""
+    """What a stream shows, and of which namespace; empty: of all namespaces, or without one."""
 
     kind: str
     namespace: str = ""
@@ -73,7 +73,7 @@ class Stream(NamedTuple):
         return f"{self.kind} in {self.namespace}" if self.namespace else self.kind
 
     def payer(self, change: Change) -> str:
-        """The namespace that pays for a change of this stream; empty for what belongs to none."""
+        """The namespace charged for a change of this stream; empty for objects without a namespace."""
         return str(metadata(change.data).get("namespace", "")) if self.kind in _OF_NAMESPACES else ""
 
 
@@ -122,7 +122,7 @@ class Namespaces:
         return {name: known.uid for name, known in self._known.items() if name in self.enabled}
 
     def uid_for(self, root: Mapping[str, Any]) -> str:
-        """The UID of the namespace of a workload; empty where its namespace has gone, and another one has its name by now."""
+        """The UID of a workload's namespace; empty if the namespace is gone and another one has its name."""
         known = self._known.get(str(metadata(root).get("namespace", "")))
         made_at = seconds(metadata(root).get("creationTimestamp"))
         return "" if known is None or (made_at is not None and made_at < known.made_at) else known.uid
@@ -192,9 +192,10 @@ class Streams:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def next(self) -> tuple[Stream, Change] | None:
-        """Wait for the next change of any stream. Raises what has ended a stream.
+        """Wait for the next change of any stream. Raises the error that ended a stream.
 
-        None: a list from before the namespace came back has ended. Its pods were not in it, so it does not count.
+        None: a list from before the namespace came back has ended. It did not include the namespace's pods, so it does not
+        count.
         """
         stream, change, pump = await self._queue.get()
         if isinstance(change, Exception):
@@ -221,7 +222,7 @@ class Streams:
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """By kind :data:`~spotwright.cluster.watched.WATCHED`, or why it is not: in none of its versions."""
+        """By kind :data:`~spotwright.cluster.watched.WATCHED`, or why it is not watched in any version."""
         problems: dict[str, str] = {}
         for stream, mirror in self._mirrors.items():
             if mirror.problem and stream.kind in self._kinds:
@@ -234,13 +235,13 @@ class Streams:
         return found
 
     def is_ready(self, namespace: str) -> bool:
-        """Whether all is known that has to be, to record what is in a namespace."""
+        """Whether everything needed to record a namespace's objects is known."""
         if namespace in self._namespaces.entered or self.is_filling(namespace):
             return False
         return not any(stream.namespace in ("", namespace) for stream in self._waiting)
 
     def is_filling(self, namespace: str) -> bool:
-        """Whether what was in a namespace when it was entered is still being listed."""
+        """Whether the objects that a namespace had when it was enabled are still being listed."""
         return any(of == namespace for _, of in self._filling)
 
     def has_all(self, kind: str, namespace: str) -> bool:
@@ -258,9 +259,9 @@ class Streams:
         return is_first
 
     def give_up(self) -> Iterator[Stream]:
-        """Wait no more for what is not to be had: autoscalers that cannot be heard, kinds that may not be read. Yields each.
+        """Stop waiting for unavailable streams: unreadable autoscalers, kinds that may not be read. Yields each.
 
-        What is recorded needs the pods and the nodes; a kind that may not be read allows no conclusion.
+        Recording needs the pods and the nodes; a kind that may not be read allows no conclusion.
         """
         given_up, self._given_up = self._given_up, []
         yield from given_up
@@ -276,9 +277,9 @@ class Streams:
     # Namespaces
 
     def enter(self, namespace: str) -> None:
-        """Follow what is in a namespace that is enabled now: what is in it is listed, and no other one waits for that.
+        """Follow a newly enabled namespace: its objects are listed while other namespaces continue.
 
-        Before all was listed once, the streams of all namespaces list again.
+        Before everything was listed once, the streams of all namespaces list again.
         """
         if self._namespaces.listed:
             self._follow_namespace(namespace)
@@ -291,16 +292,16 @@ class Streams:
                 self._list_again(stream)
 
     async def _fill(self, stream: Stream, namespace: str) -> None:
-        """Put in what is in a namespace, and that this is all."""
+        """Enqueue a namespace's objects, and the end of the list."""
         mirror = self._mirrors[stream]
         async with self._lists:
             async for change in mirror.catch_up(namespace):
                 await self._queue.put((stream, change, None), namespace, partial(mirror.is_current, change))
-        told = Change(ChangeKind.SYNCED, {"metadata": {"namespace": namespace}})
-        await self._queue.put((stream, told, asyncio.current_task()), namespace)
+        synced = Change(ChangeKind.SYNCED, {"metadata": {"namespace": namespace}})
+        await self._queue.put((stream, synced, asyncio.current_task()), namespace)
 
     def leave(self, namespace: str) -> None:
-        """Forget what is in a namespace that is not enabled any more."""
+        """Forget the objects of a namespace that is no longer enabled."""
         for kind in _OF_NAMESPACES:
             if (stream := Stream(kind)) in self._mirrors:
                 self._mirrors[stream].drop(namespace)
@@ -314,7 +315,7 @@ class Streams:
         self._queue.drop(namespace)
 
     def _follow_namespace(self, name: str) -> None:
-        """Follow what is in a namespace, or in all."""
+        """Follow the objects of a namespace, or of all."""
         for kind, source in WORDS.items():
             if name or self._words.can_hear:
                 self._follow(Stream(kind, name), self._words_mirror(source, name))
@@ -333,7 +334,7 @@ class Streams:
 
     def _no_room(self, namespace: str) -> None:
         """Set a namespace aside whose objects would take the memory of all."""
-        self._costs.put_aside((namespace, ""), "its objects take more memory than one namespace may have")
+        self._costs.put_aside((namespace, ""), "its objects need more memory than a namespace may use")
 
     # Autoscalers
 
@@ -357,7 +358,7 @@ class Streams:
         return is_word(event, self._namespaces.enabled)
 
     async def _may_read(self, resource: Resource, fields: str = "", namespace: str = "") -> bool:
-        """Whether these objects may be listed. Where they may not, the log says it once; other failures may pass."""
+        """Whether these objects may be listed. If not, the log says it once; other failures may be temporary."""
         params = {"limit": "1", **({"fieldSelector": fields} if fields else {})}
         try:
             async with asyncio.timeout(ANSWERS):
@@ -367,7 +368,9 @@ class Streams:
         except ApiFailed as error:
             if error.status not in _REFUSALS:
                 return True  # it may pass
-            _LOG.warning("autoscalers are heard only in part: %s; docs/how-to/cluster/install.md has the rights", error)
+            _LOG.warning(
+                "some autoscalers' status cannot be read: %s; docs/how-to/cluster/install.md has the rights", error
+            )
             return False
         return True
 
@@ -405,7 +408,7 @@ class Streams:
 
     async def _follow_claims(self) -> None:
         if not await self._may_read(_CLAIMS):
-            self._note_kind(CLAIM, "it may not be read")
+            self._note_kind(CLAIM, "reading it is forbidden")
             return
         self._note_kind(CLAIM, WATCHED)
         self._words.sees_claims = True
@@ -420,16 +423,16 @@ class Streams:
         return any(mirror.status == 404 for stream, mirror in self._mirrors.items() if stream.kind == kind)
 
     def _look_at_missing(self, kind: str, found: Found) -> None:
-        """Give up a kind that is followed and not found any more; without an answer it may come back at any moment."""
+        """Stop following a kind that is no longer found; if the API server gave no answer, it may return at any time."""
         if found.is_known:
             self._missing[kind] = self._missing.get(kind, 0) + 1 if found.why else 0
             if self._missing[kind] >= _GONE:
                 self._end_kind(kind, found.why)
 
     def _end_kind(self, kind: str, why: str) -> None:
-        """Follow a kind no more. One that is not served has gone with all of its objects, as the API server sees to.
+        """Stop following a kind. If it is not served, the API server has deleted all its objects.
 
-        A kind in an unread version still has its objects, which are unknown from now on.
+        A kind in an unsupported version still has its objects, which are unknown from now on.
         """
         self._note_kind(kind, why)
         self._missing.pop(kind, None)
@@ -446,11 +449,11 @@ class Streams:
         if before == state or (state == NOT_SERVED and not self._has_begun):
             return
         if state == WATCHED and self._has_begun:
-            _LOG.info("%s is served now: it is watched from here on", kind)
+            _LOG.info("%s is served now: starting to watch it", kind)
         elif state == NOT_SERVED and before == WATCHED:
-            _LOG.warning("%s is not served any more: it is watched again when it comes back", kind)
+            _LOG.warning("%s is no longer served: watching it again once it returns", kind)
         elif state not in (WATCHED, NOT_SERVED):
-            _LOG.warning("%s is not recorded: %s", kind, state)
+            _LOG.warning("cannot record %s: %s", kind, state)
 
     # One stream
 
@@ -487,7 +490,7 @@ class Streams:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except Exception as error:  # noqa: BLE001  # ends whoever waits for changes, because this task's result is not read
+        except Exception as error:  # noqa: BLE001  # wakes the consumer, because this task's result is not read
             await self._queue.put((Stream("kinds"), error, None))
 
 
@@ -497,7 +500,7 @@ def _without_version(name: str) -> str:
 
 
 def _slim_namespace(namespace: dict[str, Any]) -> dict[str, Any]:
-    """A namespace with what is read of it."""
+    """The fields of a namespace that are read."""
     meta, kept = metadata(namespace), ("name", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
     label = (meta.get("labels") or {}).get(ENABLED_LABEL)
     found = {key: meta[key] for key in kept if key in meta}

@@ -1,4 +1,4 @@
-"""What the watcher watches, as the text of a ConfigMap, for people.
+"""Publishes what the watcher watches as the text of a ConfigMap, for people.
 
 ``explain`` needs it for a workload without a run: its namespace is not served, or its kind is not readable.
 """
@@ -41,7 +41,7 @@ class Watched:
 
 
 def watched_of(text: str, place: str) -> Watched:
-    """What a text at a place says; empty if it cannot be read."""
+    """The content of a text at a place; empty if it cannot be read."""
     try:
         found = json.loads(text)
         parts = ({str(key): str(value) for key, value in found[part].items()} for part in ("namespaces", "kinds"))
@@ -52,5 +52,5 @@ def watched_of(text: str, place: str) -> Watched:
 
 
 def text_of(watched: Watched) -> str:
-    """The text of which :func:`watched_of` makes the same again."""
+    """The text that :func:`watched_of` reads back."""
     return json.dumps({"namespaces": watched.namespaces, "kinds": watched.kinds})

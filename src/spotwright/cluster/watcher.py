@@ -102,7 +102,7 @@ class Watcher:
             on_defect=on_defect,
             unseen=self._unseen,
         )
-        self._on_watched, self._told = on_watched, Watched()
+        self._on_watched, self._published = on_watched, Watched()
         self._costly: set[str] = set()  # namespaces that are set aside
         self._closing: dict[str, float] = {}  # deleted namespaces, and when all of their changes have surely come
         self._has_taken_up = False
@@ -126,7 +126,7 @@ class Watcher:
 
     @property
     def watched(self) -> Watched:
-        """What is watched now. A kind that may not be read, or is not served in a version that is read, is not recorded."""
+        """What is watched now. A kind that may not be read, or is not served in a supported version, is not recorded."""
         return Watched(self._namespaces.uids, self._streams.kinds)
 
     async def hear_of_starts(self) -> None:
@@ -138,40 +138,40 @@ class Watcher:
         await self._leases.run()
 
     def nodes(self) -> Sequence[Mapping[str, Any]] | None:
-        """The nodes of the cluster; None while they are not known."""
+        """The nodes of the cluster; None while they are unknown."""
         return self._view.nodes() if self._view.nodes_are_complete else None
 
     async def tell_people(self) -> None:
-        """Show runs as they are, beside their records, until cancelled."""
+        """Show the current state of runs beside their records, until cancelled."""
         while True:
             await asyncio.sleep(_TELLS)
             self._recorder.tell_people(_TOLD)
 
     def look_at(self, pods: Iterable[str]) -> None:
-        """Look at pods again, by their UIDs, because time has passed."""
+        """Look at pods again, by UID, because time has passed."""
         self._view.clock = time.monotonic()
         self._recorder.look(pods)
 
     def look_again(self, pods: Iterable[str]) -> None:
-        """Look at pods of which it is known now what was decided of them."""
+        """Look at pods whose decisions are known now."""
         self._view.clock = time.monotonic()
         self._recorder.look_at_unlooked()  # first, in the order in which pods were made
         self._recorder.look(pods)
 
     def note(self, run_name: str, text: str) -> None:
-        """Note something in the journal of a run that goes on; of one that has ended it stands nowhere but in our log."""
+        """Add a note to the journal of an active run; for an ended one, only our log has it."""
         self._recorder.note(run_name, text)
 
     def cut_largest(self, namespace: str, why: str) -> bool:
-        """Cut the recording of the largest run of a namespace; false: no run of it goes on. ``why`` is a clause."""
+        """Cut the recording of the largest active run of a namespace; false: there is none. ``why`` is a clause."""
         return self._recorder.cut_largest(namespace, why)
 
     def _tell_watched(self) -> None:
         now = self.watched
         if self._node_events.since is None:
             self._view.drop_node_events()
-        if now != self._told:
-            self._told = now
+        if now != self._published:
+            self._published = now
             self._on_watched(now)
 
     # One change
@@ -201,7 +201,7 @@ class Watcher:
             self._tell_watched()
 
     def _until_the_next_look(self) -> float | None:
-        """Seconds until unannounced work is due, or None."""
+        """Seconds until timed work is due, or None."""
         moments = [*self._closing.values()]
         if (
             self._costly or self._costs.aside or self._streams.waiting
@@ -219,13 +219,13 @@ class Watcher:
         is_first = self._streams.synced(stream)
         self._view.nodes_are_complete = self._view.nodes_are_complete or stream.kind == "Node"
         if stream.kind == "Namespace" and is_first and stream.namespace and stream.namespace not in self._namespaces:
-            _LOG.warning("namespace %s does not exist yet; it is watched once it exists", stream.namespace)
+            _LOG.warning("namespace %s does not exist yet; watching it once it exists", stream.namespace)
             self._namespaces.entered.add(stream.namespace)  # runs from before its deletion end
         if is_first:
             self._waits_no_more(stream)
 
     def _waits_no_more(self, stream: Stream) -> None:
-        """A stream has delivered its first list, or will not: look at what waited for it."""
+        """React to a stream that has delivered its first list, or will not: look at what waited for it."""
         self._take_up_entered()
         if not self._streams.waiting:
             _LOG.info("all streams are complete: %d pods, %d runs", len(self._view.pods), len(self._store.runs))
@@ -276,7 +276,7 @@ class Watcher:
             self._recorder.look(self._view.pods_on(name) if name else ())
 
     def _apply_word(self, kind: str, data: Mapping[str, Any], *, is_deleted: bool) -> None:
-        """Take what an autoscaler says, and look at the pods about which it says something new."""
+        """Apply an autoscaler's status, and look at the pods about which it says something new."""
         words = self._view.words
         if kind == "Status":
             if words.put_status(None if is_deleted else data):
@@ -313,7 +313,7 @@ class Watcher:
         else:
             self._costly.discard(name)
         if name in self._namespaces.enabled and not is_wanted:
-            self._leave(name, "its namespace has lost the label spotwright.dev/enabled=true; unknown from here on")
+            self._leave(name, "its namespace lost the label spotwright.dev/enabled=true; unknown from here on")
 
     def _enter(self, namespace: str) -> None:
         """Take up the runs of a namespace, and let the streams that filter by namespace list again."""
@@ -327,7 +327,7 @@ class Watcher:
             self._take_up_entered()
 
     def _take_up_entered(self) -> None:
-        """Open the unfinished runs of namespaces that were entered, once it is known which namespaces there are.
+        """Open the unfinished runs of newly enabled namespaces, once the existing namespaces are known.
 
         Without a list, runs of deleted namespaces are opened too: they end.
         """
@@ -363,7 +363,7 @@ class Watcher:
                 self._take_up_entered()
 
     def _leave(self, namespace: str, why: str) -> None:
-        """Forget a namespace. Its runs stay unfinished: they go on when it is labelled again."""
+        """Forget a namespace. Its runs stay unfinished: they continue when it is labelled again."""
         self._namespaces.enabled.discard(namespace)
         self._namespaces.entered.discard(namespace)
         self._streams.leave(namespace)

@@ -150,7 +150,7 @@ async def run_webhook(settings: WebhookSettings, api: Api) -> None:
 def _checkpoint_objects(
     settings: WebhookSettings, api: Api, configurations: Configurations
 ) -> CheckpointObjects | None:
-    """What makes the library and claims in served namespaces; None where the settings ask for neither."""
+    """The task that creates the library and claims in served namespaces; None if the settings ask for neither."""
     if not (settings.makes_library or settings.claim_size):
         return None
     form = ClaimForm(settings.claim_size, settings.claim_class, settings.claim_access_mode)

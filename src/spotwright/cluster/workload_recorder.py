@@ -99,7 +99,7 @@ class WorkloadRecorder:
         """Why the store cannot be written now; empty if it can."""
 
     def next_moment(self) -> float | None:
-        """When unannounced work is due, by the monotonic clock, or None."""
+        """When timed work is due, by the monotonic clock, or None."""
         moments = [*self._orphans.values(), *([self._try_again_at] if self._unwritten else [])]
         return min(moments, default=None)
 
@@ -122,7 +122,7 @@ class WorkloadRecorder:
             self._record(uid, (), are_all=True, is_gone=True)
 
     def release_runs(self, namespace: str, why: str) -> None:
-        """Forget a namespace that is not watched any more. Its runs stay unfinished, with a note in their journals."""
+        """Forget a namespace that is no longer watched. Its runs stay unfinished, with a note in their journals."""
         self._forget_all(self._view.drop_namespace(namespace))
         for uid, run in self._store.runs_of(namespace):
             with self._setting_aside(uid):
@@ -131,7 +131,7 @@ class WorkloadRecorder:
                 self._store.release(run)
 
     def note(self, run_name: str, text: str) -> None:
-        """Note something in the journal of a run that goes on; of one that has ended it stands nowhere but in our log."""
+        """Add a note to the journal of an active run; for an ended one, only our log has it."""
         for uid, run in list(self._store.runs.items()):
             if run.folder.name == run_name and not run.is_over:
                 with self._setting_aside(uid):
@@ -139,7 +139,7 @@ class WorkloadRecorder:
                     run.commit()
 
     def mend(self) -> None:
-        """Read runs again that could not be written, and look at everything: all that the API still has is recorded."""
+        """Read runs again that could not be written, and look at everything: whatever the API still has is recorded."""
         if not self._unwritten or time.monotonic() < self._try_again_at:
             return
         self._try_again_at = time.monotonic() + _RETRY
@@ -153,7 +153,7 @@ class WorkloadRecorder:
             self.look_at_everything()
         if not self._unwritten and self.problem:
             self.problem = ""
-            _LOG.warning("the runs can be written again: %d have caught up", len(waiting))
+            _LOG.warning("runs can be written again: %d caught up", len(waiting))
 
     def _is_open_again(self, uid: str) -> bool:
         """Read the run of a workload again; false while it cannot be read or written."""
@@ -163,14 +163,14 @@ class WorkloadRecorder:
                 self._note_pods(uid, self._store.open_again(record, self._now()))
         except Fenced:
             raise
-        except RecordGone as error:  # it begins anew if its workload is there
+        except RecordGone as error:  # it is recorded again if its workload exists
             _LOG.warning("%s", error)
             self._store.unopened.pop(uid, None)
         except SpotwrightError as error:
             self.problem = str(error)
             return False
         except Exception:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
-            _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
+            _LOG.exception("workload %s is no longer watched, because of a defect in Spotwright", uid)
             self._store.unopened.pop(uid, None)
             self._refuse(uid)
             self._on_defect(self._view.workload(uid))
@@ -180,7 +180,7 @@ class WorkloadRecorder:
     # Looks
 
     def look(self, pods: Iterable[str]) -> None:
-        """Look at pods, by their UIDs: what is new of them is recorded."""
+        """Look at pods, by UID, and record changes."""
         for pod in pods:
             with self._setting_pod_aside(pod):
                 seen = self._seen(pod)
@@ -191,7 +191,7 @@ class WorkloadRecorder:
                     self._record(uid, (seen,), are_all=False)
 
     def look_at_owner(self, owner: Mapping[str, Any], *, is_deleted: bool) -> None:
-        """Look at the pods that have waited for an owner, and at the workload that it is."""
+        """Look at the pods that waited for an owner, and at the workload that it is."""
         namespace, uid = str(metadata(owner).get("namespace", "")), uid_of(owner)
         self.look(self._homeless.pop((namespace, uid), ()))
         if uid in self._store.runs and self._streams.is_ready(namespace):
@@ -204,12 +204,12 @@ class WorkloadRecorder:
             self._refused.pop(uid, None)
 
     def settle(self) -> None:
-        """Look at what had to settle, and forget what has waited for long enough."""
+        """Look at pods that had to settle, and forget pods that waited long enough."""
         self.look(self._view.ending())
         self._forget_orphans()
 
     def look_at_everything(self, namespace: str = "") -> None:
-        """Look at each workload as a whole, of one namespace or of all, where all is known that has to be."""
+        """Look at each workload as a whole, in one namespace or in all, if everything needed is known."""
         if self._streams.waiting and not self._namespaces.listed:
             return
         ready: dict[str, bool] = {}
@@ -230,13 +230,13 @@ class WorkloadRecorder:
                 self._record(uid, pods, are_all=True)
 
     def look_at_unlooked(self) -> None:
-        """Look at the workloads as a whole that could not be, because it was not known what was decided of a pod."""
+        """Look at the workloads as a whole that waited for a decision about a pod to be read."""
         namespaces, self._unlooked = self._unlooked, set()
         for namespace in namespaces:
             self.look_at_everything(namespace)
 
     def _seen(self, uid: str) -> SeenPod | None:
-        """A pod by UID, with the owners that are known; None: it is not known any more."""
+        """A pod by UID, with its known owners; None: it is no longer known."""
         gone = self._view.gone_pods.get(uid)
         pod = gone if gone is not None else self._view.pods.get(uid)
         return None if pod is None else SeenPod(pod, self._view.lineage(pod).owners, is_gone=gone is not None)
@@ -272,7 +272,7 @@ class WorkloadRecorder:
         return uid
 
     def _wait_for_owner(self, seen: SeenPod, found: Lineage) -> None:
-        """Look at a pod again when its owner comes; a deleted one waits for a while only."""
+        """Look at a pod again when its owner arrives; a deleted one waits only for a while."""
         missing = controller_of(found.root(seen.pod)) or Owner()
         key = str(metadata(seen.pod).get("namespace", "")), missing.uid
         uid = uid_of(seen.pod)
@@ -351,12 +351,12 @@ class WorkloadRecorder:
             self._costs.put_aside((namespace, ""), why)
 
     def tell_people(self, most: int) -> None:
-        """Show so many of the runs that have changed as they are, the longest untold ones first.
+        """Show the current state of so many changed runs, those with the oldest shown state first.
 
         Recording waits meanwhile, so a slow API server gets fewer at once.
         """
         ends = time.monotonic() + _TELLING
-        for uid in [uid for uid, run in self._store.runs.items() if not run.is_told][:most]:
+        for uid in [uid for uid, run in self._store.runs.items() if not run.is_shown][:most]:
             with self._setting_aside(uid):
                 run = self._store.runs.pop(uid)
                 self._store.runs[uid] = run  # the others come first the next time
@@ -365,7 +365,7 @@ class WorkloadRecorder:
                 break
 
     def _have_to_wait(self, uid: str, pods: Sequence[SeenPod], *, are_all: bool) -> bool:
-        """Whether it is not known yet of all of these pods what was decided of them."""
+        """Whether the decision about one of these pods is still unknown."""
         unknown = [seen for seen in pods if not self._is_admission_known(seen.pod, uid)]
         if unknown:
             self._awaited.setdefault(uid, set()).update(uid_of(seen.pod) for seen in (pods if are_all else unknown))
@@ -374,7 +374,7 @@ class WorkloadRecorder:
         return bool(unknown)
 
     def _awaits_more(self, uid: str, pods: Sequence[SeenPod]) -> bool:
-        """Whether pods of a workload beside these are still to be looked at, so that its run does not end before."""
+        """Whether other pods of the workload are still to be looked at, so that its run does not end before."""
         known = self._view.pods.keys() | self._view.gone_pods.keys() if uid in self._awaited else set()
         left = (self._awaited.pop(uid, set()) & known) - {uid_of(seen.pod) for seen in pods}
         if left:
@@ -382,7 +382,7 @@ class WorkloadRecorder:
         return bool(left)
 
     def cut_largest(self, namespace: str, why: str) -> bool:
-        """Cut the recording of the largest run of a namespace; false: no run of it goes on. ``why`` is a clause."""
+        """Cut the recording of the largest active run of a namespace; false: there is none. ``why`` is a clause."""
         return self._store.cut_largest(namespace, why, self._now())
 
     def _heard_of_cut(self, run: WorkloadRun) -> None:
@@ -392,7 +392,7 @@ class WorkloadRecorder:
 
     @contextlib.contextmanager
     def _setting_aside(self, uid: str) -> Iterator[None]:
-        """Set a workload aside whose run cannot be written, until :meth:`mend`; the store's problem is said once."""
+        """Set a workload aside whose run cannot be written, until :meth:`mend`; report the store's problem once."""
         try:
             yield
         except StateError as error:
@@ -400,18 +400,18 @@ class WorkloadRecorder:
             self._unwritten[uid] = None
             self._try_again_at = time.monotonic() + _RETRY
             if not self.problem:
-                _LOG.warning("what happens is kept until it can be written: %s", error)
+                _LOG.warning("keeping events in memory until they can be written: %s", error)
             self.problem = str(error)
         except Fenced:
             raise
         except SpotwrightError as error:
             self._refuse(uid)
-            _LOG.warning("workload %s is not watched: %s", uid, error)
+            _LOG.warning("cannot watch workload %s: %s", uid, error)
             self._store.cut_refused(uid, error, self._now())
-        except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others, for ever
+        except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others
             self._refuse(uid)
             self._store.forget(uid)
-            _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
+            _LOG.exception("workload %s is no longer watched, because of a defect in Spotwright", uid)
             self._on_defect(self._view.workload(uid))
 
     def _refuse(self, uid: str) -> None:
@@ -420,7 +420,7 @@ class WorkloadRecorder:
             self._refused.popitem(last=False)
 
     def _is_long_over(self, pods: Sequence[SeenPod], now: float) -> bool:
-        """Whether these pods ended before what was deleted since: because it was old, or because its namespace had too much."""
+        """Whether these pods ended before the runs whose records were deleted for age or for lack of space."""
         records = self._store.records
         if records.kept is None or not all(is_finished(seen.pod) for seen in pods):
             return False
@@ -429,7 +429,7 @@ class WorkloadRecorder:
         return all(_ended_before(seen.pod, until) for seen in pods)
 
     def _may_be_begun_anew(self, root: Mapping[str, Any], now: float) -> bool:
-        """Whether an earlier record of this workload may have been deleted, with attempts that are unknown now."""
+        """Whether an earlier record of this workload may have been deleted, with attempts that are now unknown."""
         records = self._store.records
         made_at = seconds(metadata(root).get("creationTimestamp"))
         if records.kept is None or made_at is None:
@@ -444,7 +444,7 @@ class WorkloadRecorder:
         return self._unseen.of(run.namespace, run.uid, known)
 
     def _begun(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun | None:
-        """A new run for the workload of these pods; None: it is over, and its record may be deleted."""
+        """A new run for the workload of these pods; None: it is over, and its record may have been deleted."""
         root = _root_of(pods)
         if self._store.has_ended(root) or self._is_long_over(pods, now):
             return None
@@ -462,7 +462,7 @@ class WorkloadRecorder:
     def _root(self, run: WorkloadRun, pods: Sequence[SeenPod]) -> Mapping[str, Any] | None:
         """The workload's object; for a bare pod, the pod until it is gone. None: it is gone.
 
-        For a kind that cannot be read now it is an empty object.
+        For a kind that cannot be read now, it is an empty object.
         """
         kind, namespace = str(run.state.meta.arguments.get("kind", "")), run.namespace
         if kind != "Pod":
@@ -502,6 +502,6 @@ def _root_of(pods: Sequence[SeenPod]) -> Mapping[str, Any]:
 
 
 def _ended_before(pod: Mapping[str, Any], at: float) -> bool:
-    """Whether a pod had ended at a moment, as far as it says; by default it had not."""
+    """Whether a pod had ended at a time, by its own status; by default it had not."""
     ended_at = pod_ended_at(mapping(pod.get("status")))
     return ended_at is not None and ended_at < at

@@ -77,7 +77,7 @@ MOST_OWNERS = 10
 """Owners of a pod that are looked at, one above the other: a Job, its JobSet, TrainJob, Trial and Experiment are five."""
 
 FindOwner = Callable[[str, str, str], Mapping[str, Any] | None]
-"""Finds an object by kind, namespace and UID; None: it is not there, or it is not known yet."""
+"""Finds an object by kind, namespace and UID; None: it does not exist, or is not known yet."""
 
 
 class Lineage(NamedTuple):
@@ -113,9 +113,9 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
 
 
 def is_own_run(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is a run by itself: it has no owner and carries a policy.
+    """Whether a pod is its own run: it has no owner and carries a policy.
 
-    One that was made while no webhook answered has only its user's label.
+    One that was created while the webhook was down has only its user's label.
     """
     labels, annotations = (mapping(metadata(pod).get(part)) for part in ("labels", "annotations"))
     return controller_of(pod) is None and has_policy(labels, annotations)
@@ -142,7 +142,7 @@ _PHASES = {"Succeeded": RunStatus.SUCCEEDED, "Failed": RunStatus.FAILED, "Error"
 
 
 class Outcome(NamedTuple):
-    """The end of a workload in the controller's own words. ``at`` is in Unix seconds, None where it does not say."""
+    """The end of a workload as its controller reports it. ``at`` is in Unix seconds, None if it does not say."""
 
     status: RunStatus
     why: str
@@ -150,7 +150,7 @@ class Outcome(NamedTuple):
 
 
 def outcome_of(root: Mapping[str, Any]) -> Outcome | None:
-    """How a Job, JobSet, TrainJob, Workflow or pod has ended; None while it goes on."""
+    """How a Job, JobSet, TrainJob, Workflow or pod ended; None while it is active."""
     status = mapping(root.get("status"))
     is_of_steps = run_kind(root).retry is Retry.STEP
     if "phase" in status and (is_of_steps or root.get("kind") == "Pod"):
@@ -180,7 +180,7 @@ MOST_RESTARTS = 50
 
 
 class PodAttempt(NamedTuple):
-    """One attempt of a pod. Times are in Unix seconds by Kubernetes' clocks, None where they are not known."""
+    """One attempt of a pod. Times are in Unix seconds by Kubernetes' clocks, None if unknown."""
 
     key: str
     restart: int
@@ -248,7 +248,7 @@ def main_container(pod: Mapping[str, Any]) -> str:
 
 
 def requests_of(pod: Mapping[str, Any]) -> Resources:
-    """The requests of a pod as its node counts them; none where they cannot be read."""
+    """The requests of a pod as its node counts them; empty if they cannot be read."""
     try:
         return pod_requests(mapping(pod.get("spec")))
     except PodSpecError:
@@ -277,7 +277,7 @@ def has_policy(labels: Mapping[str, Any], annotations: Mapping[str, Any]) -> boo
 
 
 def retries_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> int | None:
-    """The retries of a pod's task by its controller; None: not known."""
+    """The retries of a pod's task by its controller; None: unknown."""
     if not owners:
         return 0 if mapping(pod.get("spec")).get("restartPolicy") == "Never" else None
     if run_kind(owners[-1]).retry is Retry.STEP:
@@ -288,7 +288,7 @@ def retries_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> i
 
 
 def pods_of_job(job: Mapping[str, Any]) -> int:
-    """How many pods of a Job have to succeed; 1 for an object of another kind, which says it in other ways."""
+    """How many pods of a Job must succeed; 1 for an object of another kind, which reports it differently."""
     spec = mapping(job.get("spec")) if run_kind(job).retry is Retry.JOB else {}
     return _count(spec.get("completions") or spec.get("parallelism"), 1)
 
@@ -320,7 +320,7 @@ def _of_node(pod: Mapping[str, Any], workflow: Mapping[str, Any]) -> int | None:
 
 
 def _templates(workflow: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The templates of a Workflow: its own, those of the WorkflowTemplate that it runs, and those that it refers to."""
+    """The templates of a Workflow: its own, the WorkflowTemplate's that it runs, and the ones that it refers to."""
     status = mapping(workflow.get("status"))
     for spec in (mapping(workflow.get("spec")), mapping(status.get("storedWorkflowTemplateSpec"))):
         yield from mappings(spec.get("templates"))
@@ -504,7 +504,7 @@ def _segments(node_name: str) -> Iterator[tuple[str, str | None]]:
 
 
 class Step(NamedTuple):
-    """What Argo says of a task of a Workflow as a whole, with all of its tries."""
+    """Argo's status of a Workflow's task as a whole, with all of its tries."""
 
     is_over: bool
     is_good: bool
@@ -517,9 +517,9 @@ _LONGEST_MESSAGE = 300
 
 
 def last_step(workflow: Mapping[str, Any], path: str) -> Step | None:
-    """Argo's word about a task: the outermost node of its name, the newest where what is around it was tried again.
+    """Argo's status of a task: the outermost node of its name, the newest if an outer step was retried.
 
-    None if the Workflow does not show it: its nodes may be compressed, or kept elsewhere.
+    None if the Workflow does not show it: its nodes may be compressed, or stored elsewhere.
     """
     nodes = [node for node in _nodes_of(workflow) if _path_of(node, workflow) == path]
     nodes.sort(key=lambda node: (*_outwardness(str(node.get("name", ""))), -(seconds(node.get("startedAt")) or 0.0)))
@@ -531,7 +531,7 @@ def last_step(workflow: Mapping[str, Any], path: str) -> Step | None:
 
 
 def failed_step(workflow: Mapping[str, Any]) -> str:
-    """The first task of a Workflow that failed, with Argo's message; empty where it names none."""
+    """The first failed task of a Workflow, with Argo's message; empty if it names none."""
     failed = [node for node in _nodes_of(workflow) if node.get("phase") in _STEP_ENDS[1:] and node.get("message")]
     first = min(failed, key=lambda node: (str(node.get("finishedAt", "")), str(node.get("name", ""))), default=None)
     return (
@@ -613,7 +613,7 @@ _CONTAINERS = ("containers", "initContainers")
 
 
 def _what_is_planned(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a plan reads of a pod's spec: an Argo pod carries its whole template in a variable of each container."""
+    """The part of a pod's spec that a plan reads: an Argo pod carries its whole template in a variable of each container."""
     found = {key: spec[key] for key in _PLANNED if key in spec}
     nodes = mapping(spec.get("affinity")).get("nodeAffinity")
     if nodes:

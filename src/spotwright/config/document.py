@@ -116,7 +116,7 @@ def plain(node: Node) -> Any:
 
 _SHOWN = 10
 _ENOUGH = (
-    100  # problems after which reading stops: such a file is not a configuration, and finding close names takes time
+    100  # problems after which reading stops: such a file is not a configuration, and finding similar names takes time
 )
 _PLAIN_KEY = re.compile(r"[\w/*.-]+")
 _LONGEST = 60  # characters of a user's text that a message repeats
@@ -194,7 +194,7 @@ class Location(NamedTuple):
         """Report an unknown key of this mapping, with its present name or the closest known one."""
         present = RENAMED.get(name)
         self.key(name).wrong(
-            line, f"is called {present} now" if present in known else f"unknown key, {closest(name, known)}"
+            line, f"was renamed to {present}" if present in known else f"unknown key, {closest(name, known)}"
         )
 
 
@@ -209,7 +209,7 @@ def closest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"known here: {shown}" if names else "none is known here"
+    return f"known here: {shown}" if names else "no keys are allowed here"
 
 
 def describe(node: Node) -> str:
@@ -366,7 +366,7 @@ class _Converter:
 
 def _refuse_tag(tag: str | None, line: int, location: Location) -> None:
     if tag is not None:
-        location.wrong(line, f"expected a value without a YAML type, found {tag}: remove it")
+        location.wrong(line, f"expected a value without a YAML tag, found {tag}: remove it")
 
 
 def _line(node: composer.Node) -> int:

@@ -111,14 +111,14 @@ def _words(node: Scalar) -> str:
 
 def _whole(node: Scalar) -> int:
     if node.kind != "int" or not 0 <= int(node.text) <= MOST:
-        raise ValueError("no whole number")
+        raise ValueError("not a whole number")
     return int(node.text)
 
 
 def _positive(node: Scalar) -> float:
     seconds = parse_duration(node.text)
     if seconds == 0:
-        raise ValueError("no time at all")
+        raise ValueError("a zero duration")
     return seconds
 
 
@@ -294,7 +294,7 @@ def taints(node: Node, location: Location, expects: str) -> tuple[Taint, ...]:
 
 
 def create_flags(node: Node, location: Location, expects: str) -> Mapping[str, Any]:
-    """Read settings of a provider's tool by name: any value but null; the tool's own names are not known here."""
+    """Read settings of a provider's tool by name: any value but null; the tool's own names are not checked."""
     values: dict[str, Any] = {}
     for key, entry, where in _entries(node, location, expects):
         if not _FLAG.fullmatch(key):
@@ -495,8 +495,8 @@ TARGET = (
         one_of("stock", "always"),
         None,
         "stock",
-        "Which endings KFP 2.17 and later retry. `stock`: as in its manifests, which are neither errors of the code nor "
-        "drained pods. `always`: every ending, after its admin has set what `place` prints.",
+        "Which failures KFP 2.17 and later retry. `stock`: its default manifests, which retry neither errors of the code nor"
+        " drained pods. `always`: all failures, after its admin has set what `place` prints.",
     ),
     Field(
         "trainer",
@@ -545,7 +545,7 @@ POOL = (
         choice(Capacity),
         REQUIRED,
         "required",
-        "Whether the provider may take the nodes away.",
+        "Whether the provider may reclaim the nodes.",
     ),
     Field(
         "provider",
@@ -553,7 +553,7 @@ POOL = (
         one_of(*PROVIDERS),
         GENERIC,
         GENERIC,
-        "Provider whose labels, taints and notice the nodes have beside those set here; generic: none.",
+        "Provider whose labels, taints and notice the nodes have in addition to the ones set here; generic: none.",
     ),
     Field(
         "automatic",
@@ -561,8 +561,8 @@ POOL = (
         truth,
         False,
         "false",
-        f"Whether the provider makes the node pools by itself and names them: {_automatic()}. Work is led there by the capacity, "
-        "never by the name of a pool.",
+        f"Whether the provider makes the node pools by itself and names them: {_automatic()}. Work is placed there by capacity,"
+        " never by pool name.",
     ),
     Field(
         "machine",
@@ -649,7 +649,7 @@ POOL = (
         positive_duration,
         None,
         "no limit",
-        "Maximum age of a node, at which the provider takes it.",
+        "Maximum age of a node, at which the provider reclaims it.",
     ),
     Field(
         "boot",
@@ -676,7 +676,7 @@ POOL = (
         table,
         None,
         "see below",
-        "Settings of the local and simulated worlds; a cluster ignores them.",
+        "Settings of local and simulated runs; a cluster ignores them.",
     ),
 )
 """The keys of a pool."""

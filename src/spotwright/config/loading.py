@@ -92,7 +92,7 @@ class Config:
 
     @property
     def longest_grace_period(self) -> float:
-        """The longest grace period that a policy gives to work, in seconds; at least that which holds where none sets it."""
+        """The longest grace period that a policy gives, in seconds; at least the default."""
         layers = (BUILT_IN, self.policy_default, *(layer for _, layer in self.policy_tasks))
         return max(float(layer.values.get("grace_period", 0.0)) for layer in layers if layer is not None)
 
@@ -129,7 +129,9 @@ def find(pipeline_path: str | Path, explicit: str | Path | None = None) -> Confi
             return config if folder is beside else replace(config, found_above=_found_above(config, beside))
         misnamed = folder / "spotwright.yml"
         if os.path.lexists(misnamed):
-            raise ConfigError(f"{misnamed}: this name is not read: rename it to {FILE_NAME}, or name it with --config")
+            raise ConfigError(
+                f"{misnamed}: Spotwright does not read this name: rename it to {FILE_NAME}, or pass it with --config"
+            )
     return built_in()
 
 
@@ -240,7 +242,7 @@ def _refuse_newer(root: Table, location: Location) -> None:
         and int(entry.node.text) > VERSION
     ):
         text = (
-            f"the format is of version {entry.node.text}, this Spotwright reads version {VERSION}: upgrade Spotwright"
+            f"this file has version {entry.node.text}, and this Spotwright reads version {VERSION}: upgrade Spotwright"
         )
         raise location.problems.stop(entry.line, "version", text)
 
@@ -252,7 +254,7 @@ def _pools(
     if node is not None:
         return read_pools(node, location, folder, traces_exist=traces_exist), ""
     pools = built_in_pools()
-    return pools, f"{location.problems.name} names no pools: using the built-in ones, {_listed(pools)}"
+    return pools, f"{location.problems.name} does not define pools: using the built-in ones, {_listed(pools)}"
 
 
 def _priced(
@@ -332,7 +334,7 @@ def require_pools(config: Config, texts: Iterable[str] = ()) -> None:
     The message ends with the lines of a ``spotwright.yaml`` for the provider that the manifests in ``texts`` point to.
     """
     if config.note:
-        problem = f"no {FILE_NAME}" if config.is_built_in else f"{config.path} names no pools"
+        problem = f"no {FILE_NAME}" if config.is_built_in else f"{config.path} does not define pools"
         raise ConfigError(f"{problem}: {own_pools(config, texts)}")
 
 

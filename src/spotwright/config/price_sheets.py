@@ -43,7 +43,7 @@ _ZONE_OF_REGION = re.compile(r"(?P<aws>[a-z]{2}(?:-[a-z]+)+-\d+)[a-z]|(?P<gcp>[a
 
 
 class NoPrice(Exception):
-    """The sheets have no price of a pool, or several. The message says what they have, and the fix."""
+    """The sheets have no price of a pool, or several. The message says which ones they have, and the fix."""
 
 
 class Offer(NamedTuple):
@@ -87,7 +87,7 @@ def read_sheet(text: str, name: str, dated: float) -> Sheet:
     except csv.Error as error:
         raise ConfigError(f"{name}:{reader.line_num}: not valid CSV: {error}") from None
     if not offers:
-        raise ConfigError(f"{name}: has no price: check the command that made it")
+        raise ConfigError(f"{name}: contains no prices: check the command that made it")
     return Sheet(name, dated, offers)
 
 
@@ -134,8 +134,8 @@ def quoted(pool: Pool, sheets: Sequence[Sheet], currency: str) -> Pool:
     sheet, offer, remark = _find(pool, sheets)
     if offer.currency != currency:
         raise NoPrice(
-            f"{sheet.name} is in {offer.currency}, this file in {currency}: set currency: {offer.currency}, or take a sheet in "
-            f"{currency}"
+            f"{sheet.name} is in {offer.currency}, this file in {currency}: set currency: {offer.currency}, or use a sheet in"
+            f" {currency}"
         )
     name = Path(sheet.name).name
     region = offer.region or _region_of(offer.zone)
@@ -145,7 +145,7 @@ def quoted(pool: Pool, sheets: Sequence[Sheet], currency: str) -> Pool:
 
 def _find(pool: Pool, sheets: Sequence[Sheet]) -> tuple[Sheet, Offer, str]:
     if not pool.machine:
-        raise NoPrice("no machine: name one, by which the price is looked up, or a price")
+        raise NoPrice("no machine: set one, to look up its price, or set a price")
     machine = pool.machine.lower()
     for sheet in sheets:
         offers = [
@@ -159,7 +159,7 @@ def _find(pool: Pool, sheets: Sequence[Sheet]) -> tuple[Sheet, Offer, str]:
 
 
 def _nothing(machine: str, pool: Pool, sheets: Sequence[Sheet]) -> str:
-    """What the sheets have instead of the price that is looked for."""
+    """The similar prices that the sheets have instead of the wanted one."""
     names = ", ".join(sheet.name for sheet in sheets)
     offers = [offer for sheet in sheets for offer in sheet.offers]
     kinds = sorted({f"{offer.capacity} {offer.system}" for offer in offers if offer.machine == machine})

@@ -55,18 +55,18 @@ POLICY_MEANINGS: Mapping[str, str] = {
     "interruptions.max": "Number of interruptions that a task survives. An interruption never counts as an error. "
     "Under a deadline: number of interrupted attempts in a row without more progress; after more, spot is left for good.",
     "interruptions.backoff": "Wait before an attempt that returns to the pool that reclaimed its node.",
-    "interruptions.factor": "Factor by which each further wait is longer.",
+    "interruptions.factor": "Factor by which each further wait grows.",
     "interruptions.max_backoff": "Maximum wait.",
     "errors.retries": "Number of errors after which a task is tried again. An error never counts as an interruption.",
     "errors.backoff": "Wait after an error.",
-    "errors.factor": "Factor by which each further wait is longer.",
+    "errors.factor": "Factor by which each further wait grows.",
     "errors.max_backoff": "Maximum wait.",
-    "fall_back_after": "Number of interruptions from which on the task stays on on-demand. Only with `spot: prefer`.",
-    "pending_timeout": "Time for which an attempt waits for a node of one pool before it tries the next pool. On a cluster the "
-    "time in which a node is on its way does not count.",
+    "fall_back_after": "Number of interruptions after which the task stays on on-demand. Only with `spot: prefer`.",
+    "pending_timeout": "Time for which an attempt waits for a node of one pool before it tries the next pool."
+    " On a cluster, time during which a node is being provisioned does not count.",
     "deadline": "Time by which the work must be done. It decides the pool, in place of `fall_back_after` and `pending_timeout`.",
     "expected_duration": "Duration of the task, for a deadline to plan with.",
-    "grace_period": "Time of the code between SIGTERM and SIGKILL.",
+    "grace_period": "Time that the code gets between SIGTERM and SIGKILL.",
     "timeout": "Maximum duration of one attempt.",
     "checkpoint": "Place of the code's checkpoints, which the code reads from the environment variable SPOTWRIGHT_CHECKPOINT.",
     "image_pull_secrets": "Secrets with which the cluster pulls the image.",
@@ -356,7 +356,7 @@ def _simulate(node: Table, location: Location, capacity: Capacity | None) -> Sim
 
 def _needs(name: str, other: str, entries: Mapping[str, Entry], location: Location) -> None:
     if name in entries and other not in entries:
-        location.key(name).wrong(entries[name].line, f"has a meaning only with {other}: add that, or remove this")
+        location.key(name).wrong(entries[name].line, f"has an effect only with {other}: add that, or remove this")
 
 
 def _check_trace(simulate: Simulate, node: Node, location: Location) -> None:

@@ -80,7 +80,7 @@ def _artifact(name: str, spec: ArtifactSpec, value: Any) -> dict[str, Any]:
     if "://" not in uri and not os.path.isabs(uri):  # noqa: PTH117 - of a resumed run it is absolute, and may be gone
         uri = _address(name, uri)
     if "://" in uri and ".." in uri.split("/"):
-        raise PipelineError(f"argument {name}: the address {uri} climbs with '..'; write it without")
+        raise PipelineError(f"argument {name}: the address {uri} must not contain '..'")
     return {
         "name": name,
         "type": {"schemaTitle": spec.schema, "schemaVersion": spec.version},
@@ -124,7 +124,7 @@ def _hint(name: str, specs: Mapping[str, Any]) -> str:
     close = difflib.get_close_matches(name, specs, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; it has {', '.join(specs)}" if specs else "; it has no parameters at all"
+    return f"; it has {', '.join(specs)}" if specs else "; it has no parameters"
 
 
 def _bind_one(name: str, spec: ParameterSpec, value: Any, *, textual: bool) -> Any:

@@ -36,8 +36,8 @@ def is_script(file: Path) -> bool:
 def script_behind(file: Path) -> Path | None:
     """The script that importing a ``.py`` file would execute: the file itself, or one beside it that it imports.
 
-    ``None`` where the file, or one beside it, imports ``kfp``: its pipeline is there only once it is imported. Here a value that
-    is computed by a call counts as doing something too.
+    ``None`` if the file, or one beside it, imports ``kfp``: its pipeline exists only once it is imported. A value computed by
+    a call counts as executed code here.
     """
     found, imports_kfp = _scripts_behind(file, set())
     return None if imports_kfp or not found else found[0]

@@ -237,7 +237,7 @@ class UnfoldedTask(NamedTuple):
 
     @property
     def has_pod(self) -> bool:
-        """Whether a pod runs its code: an importer has none, nor has a step that creates or deletes a volume claim."""
+        """Whether a pod runs its code: not for an importer, nor for a step that creates or deletes a volume claim."""
         container = self.executor.get("container")
         return isinstance(container, Mapping) and bool(container) and str(container.get("image")) not in PVC_IMAGES
 

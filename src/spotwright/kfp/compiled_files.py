@@ -83,9 +83,7 @@ def read_compiled(path: Path) -> Compiled:
     pipelines = [document for document in documents if "platforms" not in document]
     platforms = [document["platforms"] or {} for document in documents if "platforms" in document]
     if not pipelines:
-        raise PipelineError(
-            f"{path}: this is a platform document alone; the pipeline's own document must stand before it"
-        )
+        raise PipelineError(f"{path}: this is only a platform document; the pipeline's document must come before it")
     if len(pipelines) > 1 or len(platforms) > 1 or "platforms" in documents[0]:
         raise PipelineError(f"{path}: expected one pipeline document, then at most one platform document")
     _refuse_other_kinds(path, pipelines[0])
@@ -97,8 +95,8 @@ def read_compiled(path: Path) -> Compiled:
     put_back_policies(ir, policies)
     for merged in merged_executors(ir):
         raise PipelineError(
-            f"{path}: the components {' and '.join(merged.components)} share one executor by an error of the SDK that "
-            "compiled this file, so that one has the other's resources and environment; compile it again, or give the .py file"
+            f"{path}: the components {' and '.join(merged.components)} share one executor, a bug of the SDK that compiled this"
+            " file, so one gets the other's resources and environment; compile it again, or give the .py file"
         )
     return Compiled(ir=ir, platform=platform, source=str(path), pipeline=ir["pipelineInfo"]["name"], warnings=warnings)
 
@@ -246,7 +244,7 @@ def _drop_newer_passthroughs(document: Mapping[str, Any], messages: ModuleType) 
         newer = [field for field in fields if field in _NEWER_PASSTHROUGHS and field not in supported]
         if newer:
             component["taskConfigPassthroughs"] = [e for e in passed or () if _mapping(e).get("field") not in newer]
-            yield f"{name}: {', '.join(newer)} is newer than the SDK here: left out of its dsl.TaskConfig"
+            yield f"{name}: {', '.join(newer)} is newer than the installed SDK: left out of its dsl.TaskConfig"
 
 
 def _mapping(value: Any) -> dict[str, Any]:

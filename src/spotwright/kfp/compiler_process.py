@@ -56,7 +56,7 @@ class Downloads:
 
 @contextmanager
 def checked_downloads() -> Iterator[Downloads]:
-    """Let ``load_component_from_url`` check digests, and record what it loads, while the block runs."""
+    """Let ``load_component_from_url`` check digests, and record the loaded components, while the block runs."""
     from kfp import components
     from kfp.components import load_yaml_utilities as module
 
@@ -94,7 +94,7 @@ def _check(url: str, text: str, downloads: Downloads) -> None:
             raise PipelineError(f"{address}: expected #sha256= and 64 hexadecimal digits after it, found #{fragment}")
         if pinned.lower() != digest:
             raise PipelineError(
-                f"{address}: its text has the sha256 {digest}, and the pipeline pins {pinned.lower()}: it has changed"
+                f"{address}: its content changed: sha256 {digest}, and the pipeline pins {pinned.lower()}"
             )
     else:
         (downloads.commits if _COMMIT.search(address) else downloads.unpinned)[address] = digest
@@ -231,7 +231,7 @@ def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
         *notes,
         *choice,
         *(
-            f"{file}: the text behind {url} can change; write #sha256={digest} after the address to have it checked"
+            f"{file}: the text behind {url} can change; write #sha256={digest} after the address to have it verified"
             for url, digest in downloads.unpinned.items()
         ),
         *_outdated(file),
@@ -279,9 +279,7 @@ def _import(file: Path) -> tuple[ModuleType, list[str]]:
         return module, [f"{file}:{_line_of(end, file)}: left out from here on, because {end}"]
     except SystemExit as end:
         place = f"{file}:{_line_of(end, file)}"
-        raise _CompileError(
-            f"{place}: the file ends itself with sys.exit; put that below if __name__ == '__main__'"
-        ) from end
+        raise _CompileError(f"{place}: the file calls sys.exit; put that below if __name__ == '__main__'") from end
     except BaseException as error:
         raise _CompileError(_explain(file, error)) from error
     return module, []
@@ -367,8 +365,8 @@ def _hint(error: BaseException, file: Path) -> str:
         )
     if _OUTPUT_IN_GROUP.match(str(error)):
         return (
-            "; this kfp does not pass a value into a loop, condition or exit handler where only settings of a task read it: give "
-            "the value to a task in there as an input too"
+            "; this kfp does not pass a value into a loop, condition or exit handler if only a task's settings use it: pass the"
+            " value to a task in there as an input too"
         )
     match = _UNEXPECTED_ARGUMENT.search(str(error))
     if match is None:

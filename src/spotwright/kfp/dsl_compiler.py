@@ -226,7 +226,7 @@ KUBERNETES: Mapping[str, tuple[str, ...]] = {
 
 
 class UnknownArgument(NamedTuple):
-    """An argument that a function does not have: where its name stands, and the argument that was meant, if one is close."""
+    """An argument that a function does not have: the place of its name, and the probably intended argument, if there is one."""
 
     line: int
     column: int

@@ -77,7 +77,7 @@ class Importer(RunsNowhere):
         if is_relative(uri):
             raise ValueError(f"the address that it imports, {uri}, {RELATIVE}")
         if "://" in uri and ".." in uri.split("/"):
-            raise ValueError(f"the address that it imports, {uri}, climbs with '..'; write it without")
+            raise ValueError(f"the address that it imports, {uri}, must not contain '..'")
         artifact = {
             "name": self.output,
             "type": {"schemaTitle": self.schema, "schemaVersion": self.version},
@@ -121,7 +121,7 @@ def generated_pvc_name(context: TaskContext) -> str:
 
 def _checked(name: str) -> str:
     if not _PVC_NAME.fullmatch(name):
-        raise ValueError(f"a claim cannot be called {name!r}: expected lower-case letters, digits, - and .")
+        raise ValueError(f"invalid claim name {name!r}: expected lower-case letters, digits, - and .")
     return name
 
 

@@ -82,22 +82,27 @@ def accelerator_in(resources: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def accelerator_loss(resources: Mapping[str, Any]) -> str:
-    """Why the backend gives a container none of the accelerators that it asks for; empty if it gives them, or asks for none.
+    """Why the backend assigns none of a container's requested accelerators; empty if it assigns them, or none are requested.
 
-    The backend writes the type into the pod as the name of a resource, but not if the type or the count is missing.
-    Source: kubeflow/pipelines, ``backend/src/v2/driver/driver.go``, ``initPodSpecPatch``.
+    The backend writes the type into the pod as the name of a resource, but not if the type or the count is missing. Source:
+    kubeflow/pipelines, ``backend/src/v2/driver/driver.go``, ``initPodSpecPatch``.
     """
     accelerator = resources.get("accelerator")
     if not isinstance(accelerator, Mapping) or not accelerator:
         return ""
     kind, count = map(str, accelerator_in(resources))
     if not kind:
-        return f"sets the number of accelerators ({count}) and no type, so KFP's backend gives it none" if count else ""
+        return (
+            f"sets the number of accelerators ({count}) without a type, so KFP's backend assigns none" if count else ""
+        )
     if not count:
-        return f"sets the accelerator type {kind} and no number, so KFP's backend gives it none"
+        return f"sets the accelerator type {kind} without a number, so KFP's backend assigns none"
     if is_placeholder(kind) or "/" in kind:
         return ""
-    return f"sets the accelerator type {kind}, which KFP's backend writes as the name of a resource, and no node offers {kind}"
+    return (
+        f"sets the accelerator type {kind}, which KFP's backend requests as a resource of that name, and nodes do not offer"
+        f" {kind}"
+    )
 
 
 def _device(kind: str) -> str:
@@ -144,9 +149,9 @@ def with_constants(item: Any) -> Any:
 
 
 class PodFields(NamedTuple):
-    """The fields of a pod spec that the backend writes for a task, by which its nodes are chosen.
+    """The fields of a pod spec that the backend writes for a task and that choose its nodes.
 
-    ``paths``: where each part of them stands in the settings, by its path in the pod spec.
+    ``paths``: the place of each of their parts in the settings, by its path in the pod spec.
     """
 
     spec: Mapping[str, Any]
@@ -161,7 +166,7 @@ class PodFields(NamedTuple):
 
     @property
     def refusals(self) -> Iterator[Refusal]:
-        """What the API server refuses in the pod that the backend makes, each with its path in the settings."""
+        """The API server's refusals of the pod that the backend makes, each with its path in the settings."""
         for one in refusals_of(self.spec):
             yield one._replace(path=self.path(one.path))
 

@@ -143,14 +143,14 @@ class _Filler:
         if direction == "outputs":
             output = self._given["outputs"]["parameters"].get(key)
             if output is None:
-                raise self._error(f"{match.group(0)} names none of its output parameters")
+                raise self._error(f"{match.group(0)} is not one of its output parameters")
             return str(output["outputFile"])
         return self._parameter(key)
 
     def _parameter(self, name: str) -> str:
         values = self._given["inputs"]["parameterValues"]
         if name not in values and name not in self._task.parameter_specs:
-            raise self._error(f"it reads the parameter {name!r}, which it is not given")
+            raise self._error(f"it reads the parameter {name!r}, which it does not receive")
         return to_text(values.get(name))
 
     def _of_artifact(self, direction: str, name: str, field: str | None, metadata: str | None) -> str:
@@ -170,7 +170,7 @@ class _Filler:
         return str(artifact.get(str(field), ""))
 
     def _error(self, what: str) -> PipelineError:
-        return PipelineError(f"task {self._context.task}: its command cannot be made: {what}")
+        return PipelineError(f"task {self._context.task}: cannot build its command: {what}")
 
 
 EXECUTOR_OUTPUT = "executor_output.json"
@@ -181,8 +181,8 @@ ARTIFACTS = "artifacts"
 class AttemptOutputs(NamedTuple):
     """The outputs of an attempt: values by name, artifacts as plain dicts by name, and the names of missing outputs.
 
-    ``notes`` are the reasons why some outputs are missing. ``accepted_by_kfp``: the KFP backend takes them for complete. It
-    does so where a component without output parameters exits with 0 and leaves no ``executor_output.json``; the next task then
+    ``notes`` are the reasons why some outputs are missing. ``accepted_by_kfp``: the KFP backend would count them as complete.
+    It does so if a component without output parameters exits with 0 and leaves no ``executor_output.json``; the next task then
     reads half-written artifacts (seen on KFP 2.17.0; with an output parameter the task fails there).
     """
 
@@ -282,7 +282,7 @@ def _read_artifacts(
         uri = artifact.get("uri") if isinstance(artifact.get("uri"), str) and artifact.get("uri") else own_path
         if not any(_is_within(str(uri), root) for root in roots):
             notes.append(
-                f"{name}: its address {uri} leaves the run's folder; use a remote address, or write below its path"
+                f"{name}: its address {uri} is outside the run's folder; use a remote address, or write below its path"
             )
             continue
         artifacts[name] = _artifact(name, spec, str(uri).removeprefix("file://"), artifact.get("metadata"))

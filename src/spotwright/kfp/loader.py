@@ -58,7 +58,7 @@ def load(
     compiled = _compile(file, None, sys.executable) if is_large else read_compiled(file)
     compiled = replace(compiled, files=file_digests([str(file)]))
     if pipeline is not None and pipeline != compiled.pipeline:
-        raise PipelineNotFound(f"{file}: no pipeline {pipeline!r} here; the file holds {compiled.pipeline}")
+        raise PipelineNotFound(f"{file}: no pipeline {pipeline!r} here; the file contains {compiled.pipeline}")
     return compiled
 
 
@@ -82,8 +82,8 @@ def _compile(file: Path, pipeline: str | None, python: str) -> Compiled:
 
 def _merged_error(place: str, merged: MergedExecutor) -> PipelineError:
     return PipelineError(
-        f"{place}: the SDK's compiler gave the components {' and '.join(merged.components)} one executor, so that one has "
-        "the other's resources and environment; give their functions different names"
+        f"{place}: a bug of the SDK's compiler gave the components {' and '.join(merged.components)} one executor, so one gets"
+        " the other's resources and environment; rename one of their functions"
     )
 
 

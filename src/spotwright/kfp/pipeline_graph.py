@@ -213,14 +213,13 @@ def _notes(ir_pass: IrPass, root: Dag) -> Iterator[str]:
         names = sorted(map(input_text, missing))
         yield (
             f"KFP fails here: texts or settings of tasks in a loop, condition or exit handler read {', '.join(names)}, "
-            "which the compiler does not pass into it; this run passes it. For a cluster, give it to a task in there as an "
-            "input too"
+            "which the compiler does not pass into it (this run does). For a cluster, pass it to a task in there as an input too"
         )
     artifacts = [name for name, spec in root.artifacts.items() if not spec.optional]
     if artifacts:
         yield (
-            f"KFP cannot start a run with artifacts, and this pipeline needs {', '.join(artifacts)}: for a cluster, import it "
-            "(dsl.importer) from an address that is a parameter"
+            f"KFP cannot start a run with artifacts, and this pipeline needs {', '.join(artifacts)}: on a cluster, import it"
+            " (dsl.importer) from an address given as a parameter"
         )
 
 
@@ -312,7 +311,7 @@ def _check_task(ir_pass: IrPass, dag: Dag, task: TaskSpec, place: str) -> None:
     for key, source in task.artifacts.items():
         _check_source(ir_pass, dag, source, dag.artifacts, "artifacts", f"{place}: its input {key}")
     for missing in sorted(_inputs_in_texts(task) - {*task.parameters, *task.parameter_specs}):
-        raise ir_pass.error(place, f"one of its texts reads the input {missing!r}, which it does not have")
+        raise ir_pass.error(place, f"one of its strings reads the input {missing!r}, which it does not have")
     for missing in (other for other in task.after if other not in dag.tasks):
         raise ir_pass.error(place, f"it waits for the task {missing!r}, which does not exist")
     if task.loop is not None:

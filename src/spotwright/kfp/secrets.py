@@ -51,7 +51,7 @@ class Reference:
         """
         if self.kind == "env":
             if self.name not in environ:
-                raise InputError(f"@env:{self.name}: the environment has no variable {self.name}; set it first")
+                raise InputError(f"@env:{self.name}: environment variable {self.name} is not set; set it first")
             text = environ[self.name]
         else:
             try:
@@ -252,7 +252,7 @@ class ClusterObjects:
         if why is not None:
             return PipelineError(f"it needs {what}, which cannot be read: {why}")
         setting = f'{section}: {{{refs.name}: {{{key or "KEY"}: "@env:VARIABLE"}}}}'
-        return PipelineError(f"it needs {what}, which is not known here: write {setting} into spotwright.yaml{more}")
+        return PipelineError(f"it needs {what}, which is unknown here: write {setting} into spotwright.yaml{more}")
 
 
 def look_up_objects(
@@ -298,7 +298,7 @@ def _value(text: str, folder: Path, environ: Mapping[str, str], read: Callable[[
     kind, _, name = text.partition(":")
     if kind == "@env":
         if name not in environ:
-            raise ValueError(f"the environment has no variable {name}")
+            raise ValueError(f"environment variable {name} is not set")
         return environ[name]
     if kind == "@file":
         try:

@@ -178,7 +178,7 @@ def read_loop(ir_pass: IrPass, task: Mapping[str, Any], path: str) -> Loop | Non
     items = iterator.get("items") or {}
     name = str(items.get("inputParameter") or items.get("inputArtifact") or "")
     if not iterator.get("itemInput") or not (name or "raw" in items):
-        raise ir_pass.error(f"task {path}", "its iterator lacks the items, or the input for the item")
+        raise ir_pass.error(f"task {path}", "its iterator lacks its items, or the input for each item")
     limit = int((task.get("iteratorPolicy") or {}).get("parallelismLimit") or 0)
     raw = () if name else _raw_items(ir_pass, str(items["raw"]), path)
     return Loop(str(iterator["itemInput"]), name, raw, over_artifacts is not None, limit)
@@ -413,9 +413,7 @@ def _check_archive(module: str) -> None:
     except ValueError as error:
         raise Unsupported(str(error)) from error
     if member is not None:
-        raise Unsupported(
-            f"the archive of its files has the member {member!r}, which would leave the folder of the archive"
-        )
+        raise Unsupported(f"the archive of its files has the member {member!r}, which points outside the archive")
 
 
 def _option(args: Sequence[str], name: str) -> str:
@@ -499,7 +497,7 @@ def read_task(
     if len(ir_pass.unsupported) > before:
         return None
     for dangling in sorted(settings.inputs - set(parameters)):
-        raise ir_pass.error(f"task {path}", f"its resources read the input {dangling!r}, which it is not given")
+        raise ir_pass.error(f"task {path}", f"its resources read the input {dangling!r}, which it does not receive")
     parameters |= {name: _renamed(source, names) for name, source in settings.sources.items()}
     caching = task.get("cachingOptions") or {}
     trigger = task.get("triggerPolicy") or {}

@@ -1,10 +1,9 @@
-"""Reads the requests of a compiled task to its pod and node: resources, and the settings of ``platforms.kubernetes``.
+"""Reads a compiled task's requests to its pod and node: resources, and the settings of ``platforms.kubernetes``.
 
 Some settings hold values that only the run has (a memory limit from a pipeline parameter, a toleration from an upstream task).
-They are deferred: :func:`read_deferred` reads them once the values are there. Sources:
-``backend/src/v2/driver/k8s.go`` and ``container.go`` of kubeflow/pipelines.
-
-``dsl.TaskConfig`` passes settings of a task's pod to its code, which may pass them on, for example to a TrainJob.
+They are deferred: :func:`read_deferred` reads them once the values exist. Sources: ``backend/src/v2/driver/k8s.go`` and
+``container.go`` of kubeflow/pipelines. ``dsl.TaskConfig`` passes settings of a task's pod to its code, which may pass them on,
+for example to a TrainJob.
 """
 
 from __future__ import annotations
@@ -302,7 +301,7 @@ def _text(each: Any, key: str) -> str:
 def _sub_path(each: Mapping[str, Any]) -> str:
     path = str(each.get("subPath") or "")
     if path.startswith("/") or ".." in path.split("/"):
-        raise ValueError(f"pvcMount: its subPath {path!r} leaves the volume")
+        raise ValueError(f"pvcMount: its subPath {path!r} points outside the volume")
     return path
 
 
@@ -432,10 +431,10 @@ def _is_ignored(key: str, settings: Mapping[str, Any]) -> bool:
 
 
 def read_deferred(task: TaskSpec, values: Mapping[str, Any]) -> TaskSpec:
-    """The task with its deferred settings read from the values of its inputs; the task itself where it has none.
+    """The task with its deferred settings read from the values of its inputs; the task itself without any.
 
-    ``values`` holds the value of every name in ``task.parameters``. Raises :class:`PipelineError` for an invalid
-    quantity, toleration, selector or affinity.
+    ``values`` holds the value of every name in ``task.parameters``. Raises :class:`PipelineError` for an invalid quantity,
+    toleration, selector or affinity.
     """
     if not task.deferred:
         return task

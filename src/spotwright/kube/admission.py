@@ -38,7 +38,7 @@ Others = Callable[[str], Iterable[Mapping[str, Any]]]
 """The given objects of a kind."""
 
 ADMITTING = ("LimitRange", "Namespace", "RuntimeClass")
-"""The kinds whose objects say what is added."""
+"""The kinds of the objects that add fields to pods."""
 
 _QUANTITIES = ("default", "defaultRequest", "max", "min")
 _SELECTORS = ("scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-selector")
@@ -50,7 +50,7 @@ def no_others(_kind: str) -> Iterable[Mapping[str, Any]]:
 
 
 class Added(NamedTuple):
-    """What an object adds to a pod. ``maker`` is how messages call the object: ``namespace team``, ``RuntimeClass kata``.
+    """The fields that an object adds to a pod. ``maker`` is its name in messages: ``namespace team``, ``RuntimeClass kata``.
 
     ``limits`` and ``requests`` are for containers that name none, ``overhead`` is for the pod.
     """
@@ -154,7 +154,7 @@ def _adding(spec: Mapping[str, Any], namespace: str | None, others: Others) -> I
 
 
 def namespace_selector(namespace: str | None, others: Others) -> dict[str, str]:
-    """The node selector that a namespace adds to its pods; empty where it has none, or is not given."""
+    """The node selector that a namespace adds to its pods; empty if it has none, or is unknown."""
     for one in others("Namespace") if namespace else ():
         if _is_named(one, namespace):
             notes = mapping(metadata(one).get("annotations"))

@@ -36,7 +36,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """The mappings among the items of a list; none if the value is not a list."""
+    """The mappings among the items of a list; empty if the value is not a list."""
     return (
         tuple([item for item in value if isinstance(item, (dict, Mapping))]) if isinstance(value, (list, tuple)) else ()
     )

@@ -68,12 +68,12 @@ def scheduling_of(spec: Mapping[str, Any]) -> Constraints:
 
 
 def can_match(term: Mapping[str, Any]) -> bool:
-    """Whether a node selector term has a condition: the API server takes one without, and no node matches it."""
+    """Whether a node selector term has a condition: the API server accepts one without, and it matches no node."""
     return bool(term.get("matchExpressions") or term.get("matchFields"))
 
 
 def refusals_of(spec: Mapping[str, Any]) -> Iterator[Refusal]:
-    """What the API server refuses in the fields of a pod spec by which its nodes are chosen, in the order of the fields."""
+    """The fields that choose a pod's nodes and that the API server refuses, in the order of the fields."""
     if not _FIELDS.isdisjoint(spec):
         yield from _refused_selector(spec.get("nodeSelector"))
         yield from _refused_list("tolerations", ("tolerations",), spec.get("tolerations"), _refused_toleration)
@@ -97,7 +97,7 @@ def _refused_selector(given: Any) -> Iterator[Refusal]:
 def _refused_list(
     field: str, path: _Path, given: Any, refused: Callable[[_Path, Mapping[str, Any]], Iterator[Refusal]]
 ) -> Iterator[Refusal]:
-    """What is refused of a list of mappings, each of which ``refused`` looks at."""
+    """The refusals in a list of mappings, each of which ``refused`` checks."""
     if wrong := _not_shape(given, list):
         yield Refusal(field, path, wrong)
     for index, one in enumerate(_items(given)):
@@ -199,14 +199,14 @@ def _wrong_condition(given: Mapping[str, Any]) -> tuple[str, object]:
 
 
 def _wrong_field(given: Mapping[str, Any]) -> tuple[str, object]:
-    """The same of a condition on a field of the node, of which there is one: its name."""
+    """The same for a condition on a field of the node; only its name is supported."""
     if wrong := _not_texts(given):
         return wrong, None
     key, operator, values = _parts(given)
     if any(map(is_placeholder, (key, operator, *values))):
         return "", None
     if key != "metadata.name":
-        return f"the only field is metadata.name, not {key}", key
+        return f"the only allowed field is metadata.name, not {key}", key
     if operator not in ("In", "NotIn") or len(values) != 1:
         return "a field has the operator In or NotIn, and one value", operator
     return "", None
@@ -217,10 +217,10 @@ def wrong_weight(weight: object) -> str:
     if is_placeholder(weight):
         return ""
     if weight is None:
-        return "its weight is 1 to 100, it has none"
+        return "its weight (1 to 100) is missing"
     if wrong := _not_whole(weight):
         return f"weight: {wrong}"
-    return "" if 1 <= int(str(weight)) <= 100 else f"its weight is 1 to 100, not {weight}"
+    return "" if 1 <= int(str(weight)) <= 100 else f"its weight must be 1 to 100, not {weight}"
 
 
 def _parts(given: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
@@ -299,7 +299,7 @@ def _objects(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    """A value of a label or taint: a boolean as YAML writes it, null as the API server takes it, which is an empty text."""
+    """A value of a label or taint: a boolean as YAML writes it; null as the API server reads it, an empty text."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
-"""Shows what a controller of Spotwright records of a run on KFP, as soon as it has a record of it.
+"""Shows the controller's record of a run on KFP, as soon as there is one.
 
-The controller sees the pods, their nodes and the notices, so its record has causes, rungs and costs that KFP does not have. Until
-it has one, and if it is lost, KFP's status is shown. Only KFP says when and how the run has ended.
+The controller sees the pods, their nodes and the notices, so its record has causes, rungs and costs that KFP does not have.
+Until there is one, and if it is lost, KFP's status is shown. Only KFP says when and how the run ended.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LOST = 30.0  # seconds until a controller that was lost is asked again
 
 
 class ControllersRecord:
-    """Shows one run, of KFP's facts or of the controller's. It is a :class:`~spotwright.views.run_progress.Shown`.
+    """Shows one run, from KFP's facts or the controller's. It is a :class:`~spotwright.views.run_progress.Shown`.
 
-    ``open_record`` opens the controller's record, and raises :class:`UnknownRun` without one; None: no controller is
-    there. ``reader`` is the record once there is one, ``lost`` why it cannot be read now.
+    ``open_record`` opens the controller's record, and raises :class:`UnknownRun` without one; None: there is no controller.
+    ``reader`` is the record once it exists, ``lost`` why it cannot be read now.
     """
 
     def __init__(self, show: Shown) -> None:
@@ -47,7 +47,7 @@ class ControllersRecord:
         self._show.join(state)
 
     def __call__(self, state: RunState, events: Sequence[Event], /) -> None:
-        """Show KFP's facts; beside the controller's record only the notes."""
+        """Show KFP's facts; with the controller's record, only the notes."""
         self._state = state
         if self.reader is None:
             self._show(state, events)
@@ -57,7 +57,7 @@ class ControllersRecord:
             self._show(self.reader.state, notes)
 
     def look(self) -> None:
-        """Show what the controller has recorded since the last look."""
+        """Show the controller's new records since the last look."""
         if self.open_record is None or time.monotonic() < self._again_at:
             return
         try:

@@ -47,7 +47,7 @@ _DRIVER = "driver"
 def hold_up(nodes: Iterable[Node], waited: float, now: float, *, has_pods: bool) -> str:
     """What a run waits for, in a sentence; empty if it is normal.
 
-    ``waited``: seconds since it was started here. ``now``: the moment by the clock of the nodes. ``has_pods``: Kubernetes shows
+    ``waited``: seconds since it was started here. ``now``: the time by the clock of the nodes. ``has_pods``: Kubernetes shows
     pods of it.
     """
     nodes = list(nodes)
@@ -76,10 +76,10 @@ _ENDED = {
 }
 _NO_WORKFLOW = "this server no longer serves v1beta1: machines, reasons, tries and outputs of tasks are unknown"
 _NO_OUTPUTS = (
-    "output parameters are unknown: KFP's metadata store, which has them, is behind the address of KFP's pages, "
-    "such as svc/ml-pipeline-ui, and not behind this one"
+    "output parameters are unknown: KFP's metadata store is not reachable at this address; use the address of KFP's UI, such as"
+    " svc/ml-pipeline-ui"
 )
-_DELETED = "its run was deleted on the server of KFP, and how it ended is not known"
+_DELETED = "its run was deleted on the KFP server; how it ended is unknown"
 _USUAL = (
     "kubeflow"  # where a server for one team runs its pods by KFP's manifests; it says so only once its agent reports
 )
@@ -96,7 +96,7 @@ class Pauses(NamedTuple):
 
 
 class Follower:
-    """One follower of one run. ``state`` is what the journal has; :meth:`follow` brings it up to date until the end."""
+    """One follower of one run. ``state`` is the journal's; :meth:`follow` brings it up to date until the end."""
 
     def __init__(self, journal: Journal, state: RunState, server: KfpServer, run: KfpRun, show: Shown) -> None:
         self.state = state
@@ -123,7 +123,7 @@ class Follower:
             self._show(self.state, events)
 
     def follow(self, pauses: Pauses, between: Callable[[float], None] = time.sleep) -> None:
-        """Look at the run until it has ended. ``between`` waits between two looks.
+        """Watch the run until it has ended. ``between`` waits between two looks.
 
         Raises :class:`ServerAway` once the server was away for too long, and :class:`LoginRefused`.
         """
@@ -144,7 +144,7 @@ class Follower:
     def look(self) -> bool:
         """Record the server's present status. Returns whether the run has ended."""
         try:
-            told = self._ask()
+            answer = self._ask()
         except NoSuchThing:
             self._recorder.finish(RunStatus.FAILED, _DELETED, time.time())
             self.commit()
@@ -153,30 +153,30 @@ class Follower:
             took = time.time() - self._away_since
             self.add(NoteAdded(time.time(), text=f"the server answers again after {took:.0f}s"))
             self._away_since = None
-        if told.workflow is None and not self._server.has_workflows:
+        if answer.workflow is None and not self._server.has_workflows:
             self.note(_NO_WORKFLOW)
-        self._note_cancel(told)
-        details = (told.run.get("run_details") or {}).get("task_details") or ()
-        nodes = nodes_of_details(details) if told.workflow is None else nodes_of_workflow(told.workflow)
+        self._note_cancel(answer)
+        details = (answer.run.get("run_details") or {}).get("task_details") or ()
+        nodes = nodes_of_details(details) if answer.workflow is None else nodes_of_workflow(answer.workflow)
         if self._recorder.pods is not None:
-            self._look_at_pods(self._recorder.pods, told.workflow)
+            self._look_at_pods(self._recorder.pods, answer.workflow)
         seen = seen_tasks(nodes)
         self._recorder.record(seen, time.time(), self._server.ahead)
         self._note_hold_up(nodes)
-        ended = _ENDED.get(str(told.run.get("state", "")))
+        ended = _ENDED.get(str(answer.run.get("state", "")))
         if ended is not None:
             self._read_outputs(seen)
             self._note_earlier_results()
-            self._finish(ended, told, seen)
+            self._finish(ended, answer, seen)
         self.commit()
         return ended is not None
 
     def _note_hold_up(self, nodes: Sequence[Node]) -> None:
         now = time.time()
         has_pods = self._recorder.pods is not None and self._recorder.pods.are_any
-        told = hold_up(nodes, now - self.state.started_at, now + self._server.ahead, has_pods=has_pods)
-        if told:
-            self.note(told)
+        reason = hold_up(nodes, now - self.state.started_at, now + self._server.ahead, has_pods=has_pods)
+        if reason:
+            self.note(reason)
         if self._recorder.pods is not None:
             for text in self._recorder.pods.held_up(now + self._server.ahead, SILENT):
                 self.note(text)
@@ -187,13 +187,13 @@ class Follower:
 
     @property
     def misses_pods(self) -> bool:
-        """Whether pods were looked for, and none of the run was seen."""
+        """Whether pods were looked for, and none of the run was found."""
         return self._recorder.pods is not None and not self._recorder.pods.are_any
 
     def _look_at_pods(self, pods: PodsSeen, workflow: Mapping[str, Any] | None) -> None:
-        told = str(((workflow or {}).get("metadata") or {}).get("namespace") or self._run.login.namespace)
-        pods.look(told or _USUAL)
-        if pods.trouble and told:
+        namespace = str(((workflow or {}).get("metadata") or {}).get("namespace") or self._run.login.namespace)
+        pods.look(namespace or _USUAL)
+        if pods.trouble and namespace:
             self.note(f"the run's pods and their nodes cannot be read: {pods.trouble}")
 
     def leave(self, why: str) -> None:
@@ -203,12 +203,12 @@ class Follower:
             self.add(EngineDetached(time.time(), why=why))
             self.commit()
 
-    def _ask(self) -> _Told:
+    def _ask(self) -> _Answer:
         try:
-            return _Told(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
+            return _Answer(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
         except LoginRefused:
             self._server.log_in_again()  # a token may have expired, and its file been renewed
-            return _Told(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
+            return _Answer(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
 
     def cancelled(self) -> None:
         """Record that the user cancelled the run; the caller asks the server for its end."""
@@ -216,16 +216,16 @@ class Follower:
             self.add(CancelRequested(time.time()))
             self.commit()
 
-    def _note_cancel(self, told: _Told) -> None:
+    def _note_cancel(self, answer: _Answer) -> None:
         """Record a cancellation: by another process here, or as the server reports it.
 
         At its end KFP says FAILED of such a run, and its history leaves out CANCELING. What stays is how the backend ends a
         Workflow: with ``activeDeadlineSeconds: 0`` (``execution_spec.go``, ``GetTerminatePatch``; seen on 2.16.1).
         """
         asked = "cancel" in self._journal.take_requests()
-        history = told.run.get("state_history") or ()
-        states = {str(told.run.get("state", "")), *(str(each.get("state", "")) for each in history)}
-        was_ended = ((told.workflow or {}).get("spec") or {}).get("activeDeadlineSeconds") == 0
+        history = answer.run.get("state_history") or ()
+        states = {str(answer.run.get("state", "")), *(str(each.get("state", "")) for each in history)}
+        was_ended = ((answer.workflow or {}).get("spec") or {}).get("activeDeadlineSeconds") == 0
         if (asked or was_ended or states & {"CANCELING", "CANCELED"}) and not self.state.cancelling:
             self.add(CancelRequested(time.time()))
 
@@ -260,16 +260,16 @@ class Follower:
             names = f"{', '.join(missing[:_NAMED])}{more}"
             self.note(f"KFP used an earlier result for {names}, and {whose} outputs are unknown here{where}")
 
-    def _finish(self, ended: RunStatus, told: _Told, seen: Mapping[str, SeenTask]) -> None:
-        run, why = told.run, ""
-        status = (told.workflow or {}).get("status") or {}
+    def _finish(self, ended: RunStatus, answer: _Answer, seen: Mapping[str, SeenTask]) -> None:
+        run, why = answer.run, ""
+        status = (answer.workflow or {}).get("status") or {}
         at = next((at for each in (status.get("finishedAt"), run.get("finished_at")) if (at := seconds(each))), None)
         if ended is RunStatus.FAILED and self.state.cancelling:
             ended = RunStatus.CANCELLED
         elif ended is RunStatus.FAILED:
             inner = [path for path in self.state.failed if self.state.tasks[path].plan.spec.dag is None]
             words = str((run.get("error") or {}).get("message", ""))
-            why = words or (f"{inner[0]} failed" if inner else _first_pod_failed(seen) or "KFP says so, and not why")
+            why = words or (f"{inner[0]} failed" if inner else _first_pod_failed(seen) or "KFP gives no reason")
         self._recorder.finish(ended, why, time.time(), at)
 
     def _away(self, error: ServerAway, pauses: Pauses) -> None:
@@ -277,14 +277,14 @@ class Follower:
         if self._away_since is None:
             self._away_since = now
             minutes = f"{pauses.give_up / 60:.3g} minutes"
-            self.add(NoteAdded(now, text=f"{error}: asking again for {minutes}; the run goes on there"))
+            self.add(NoteAdded(now, text=f"{error}: retrying for {minutes}; the run continues there"))
             self.commit()
         elif now - self._away_since > pauses.give_up:
             raise ServerAway(f"{error}, for {pauses.give_up / 60:.3g} minutes now") from error
 
 
 def _misses(task: TaskState) -> bool:
-    """Whether an output that a task declares is not known."""
+    """Whether a declared output of a task is unknown."""
     outputs = task.plan.spec.outputs
     return not (
         outputs.parameters.keys() <= task.parameters.keys() and outputs.artifacts.keys() <= task.artifacts.keys()
@@ -292,14 +292,14 @@ def _misses(task: TaskState) -> bool:
 
 
 def _first_pod_failed(seen: Mapping[str, SeenTask]) -> str:
-    """What Argo says of the driver of the whole run, if it failed: no task has begun then, and v2beta1 gives no error."""
+    """Argo's message about the driver of the whole run, if it failed: then no task has begun, and v2beta1 gives no error."""
     driver = seen.get("root-driver")
     if driver is None or driver.node.phase not in {"Failed", "Error"}:
         return ""
     return (driver.tries[-1].message if driver.tries else "") or driver.node.message
 
 
-class _Told(NamedTuple):
+class _Answer(NamedTuple):
     """A server's status of a run: v2beta1's answer, and its Workflow where v1beta1 has one."""
 
     run: dict[str, Any]
@@ -333,8 +333,8 @@ def followed(
         except KeyboardInterrupt:
             follower.leave("the user stopped following it")
         except (ServerAway, InputError) as error:
-            follower.leave("the server could not be followed")
-            again = f"{error}; the run goes on there: follow it again with spotwright resume {folder.name}"
+            follower.leave("the server could not be reached")
+            again = f"{error}; the run continues there: follow it again with spotwright resume {folder.name}"
             raise type(error)(again) from error
 
 
@@ -368,11 +368,11 @@ def _has_ended(reader: RunReader) -> bool:
 
 
 def _wait_alone(folder: RunFolder, run: KfpRun, server: KfpServer, deadline: float, pauses: Pauses) -> RunState:
-    """Follow the run to its end in silence: there is no other follower."""
+    """Follow the run to its end without output: there is no other follower."""
 
     def between(seconds: float) -> None:
         if time.monotonic() >= deadline:
-            raise InputError(f"run {folder.name}: KFP has been asked to end it, and it has not ended yet")
+            raise InputError(f"run {folder.name}: KFP was asked to terminate it, and it has not ended yet")
         time.sleep(seconds)
 
     with followed(folder, server, run, _Silence()) as follower:

@@ -91,7 +91,7 @@ class PodsSeen:
         return bool(self._pods)
 
     def look(self, namespace: str) -> None:
-        """Read the pods of the run and the nodes on which they are. A look that fails is lost, and ``trouble`` says why."""
+        """Read the pods of the run and their nodes. A failed look is skipped, and ``trouble`` says why."""
         if not namespace or time.monotonic() < self._again_at:
             return
         try:
@@ -127,7 +127,9 @@ class PodsSeen:
             self._nodes[name] = self._read(object_path("v1", "Node", name), {})
             self._gone.discard(name)
         except ApiFailed as error:
-            if error.status == 403:  # who may read pods of a namespace may often not read nodes, which belong to none
+            if (
+                error.status == 403
+            ):  # callers who may read a namespace's pods often may not read nodes, which are cluster-wide
                 self.trouble = self._no_nodes = str(error)
                 return
             if error.status != 404:
@@ -150,12 +152,12 @@ class PodsSeen:
             try:
                 why = why_not_started(pod.last, self._read(*events_of_pod(pod.last)).get("items") or ())
             except (ApiFailed, SpotwrightError) as error:
-                why = f"its events may say why, and they cannot be read: {error}"
+                why = f"its events may say why, but cannot be read: {error}"
             if why:
                 yield f"{workflow_task(name, is_kfp=True).path} has not started on {_host(pod.last)}: {why}"
 
     def signals(self, node_name: str) -> Signals | None:
-        """The signals of the pod of a node of Argo's that has ended badly; ``None`` where its pod was never seen."""
+        """The signals of an Argo node's pod that ended badly; ``None`` if the pod was never seen."""
         pod = self._pods.get(node_name)
         return None if pod is None else self._signals_of(pod)
 
@@ -164,7 +166,7 @@ class PodsSeen:
         return [self._signals_of(pod) for pod in self._replaced.pop(node_name, ())]
 
     def host(self, node_name: str) -> str:
-        """The machine of the pod of a node of Argo's; empty where it has none, or was never seen."""
+        """The machine of an Argo node's pod; empty if it has none, or was never seen."""
         pod = self._pods.get(node_name)
         return "" if pod is None else _host(pod.last)
 
@@ -175,7 +177,7 @@ class PodsSeen:
         return signals_of_evidence(last, spot=None if pool is None else pool.is_spot)
 
     def attempt(self, node_name: str) -> PodAttempt | None:
-        """The newest attempt of the pod of a node of Argo's, with Kubernetes' times; ``None`` where its pod was never seen."""
+        """The newest attempt of an Argo node's pod, with Kubernetes' times; ``None`` if the pod was never seen."""
         pod = self._pods.get(node_name)
         return None if pod is None else list(attempts_of(pod.last, is_gone=pod.is_gone))[-1]
 
@@ -185,11 +187,11 @@ class PodsSeen:
         return {} if pod is None else requests_of(pod.last)
 
     def offers(self, host: str) -> Mapping[str, int]:
-        """What a machine of a configured pool offers to pods, where the configuration does not say it."""
+        """The capacity of a configured pool's machine, if the configuration does not give it."""
         return offers_of(self._nodes.get(host), self._pools[self.pool(host)])
 
     def pool(self, host: str) -> str:
-        """The configured pool of a machine; empty where it fits none, or cannot be read."""
+        """The configured pool of a machine; empty if it matches none, or cannot be read."""
         if host not in self._nodes:
             return ""
         pool = providers.pool_of((self._nodes[host].get("metadata") or {}).get("labels") or {}, self._pools)
@@ -209,7 +211,7 @@ def _has_finished(pod: Mapping[str, Any]) -> bool:
 
 
 _EARLIER = "an earlier run"
-_NOT_TOLD = "KFP says that it failed, and not why"
+_NOT_TOLD = "KFP reports a failure without a reason"
 
 
 class Recorder:
@@ -225,9 +227,9 @@ class Recorder:
         return self._now if moment is None else min(max(moment - self._ahead, self._state.started_at), self._now)
 
     def record(self, seen: Mapping[str, SeenTask], now: float, ahead: float = 0.0) -> None:
-        """Add every event that follows from these tasks: first of tasks without tasks inside, then of pipelines that are done.
+        """Add every event that follows from these tasks: first of tasks without inner tasks, then of finished pipelines.
 
-        ``ahead``: seconds that the clock of these tasks is ahead of ours. No event lies in the future or before the run.
+        ``ahead``: seconds that the clock of these tasks is ahead of ours. Events are never in the future or before the run.
         """
         self._now, self._ahead = now, ahead
         if not self._state.unfolded:
@@ -259,7 +261,7 @@ class Recorder:
             self._add(OutputsRead(self._now, path, parameters=new))
 
     def finish(self, status: RunStatus, why: str, now: float, at: float | None = None) -> None:
-        """End the run, and what is left of its attempts. ``at``: when KFP says that it ended, by the server's clock."""
+        """End the run and its remaining attempts. ``at``: when KFP says that it ended, by the server's clock."""
         self._now = now
         if status is RunStatus.CANCELLED and not self._state.cancelling:
             self._add(CancelRequested(now))
@@ -290,7 +292,7 @@ class Recorder:
             self._open(task, seen)
         elif seen.node.was_left_out and seen.failed_driver is None:
             if not seen.is_cached:
-                self._add(TaskSkipped(self._now, task.path, why=seen.node.message or "KFP left it out"))
+                self._add(TaskSkipped(self._now, task.path, why=seen.node.message or "KFP skipped it"))
         elif seen.is_cached:
             if seen.node.has_ended:
                 self._cached(task, seen)
@@ -368,7 +370,7 @@ class Recorder:
         if not attempt.is_live:
             return attempt
         self._add(AttemptEnded(self._now, task.path, attempt.number, signals=signals))
-        following = "Argo makes its pod again, without counting a try"
+        following = "Argo recreates its pod, without counting a retry"
         self._decide(task, attempt, signals, FollowUp.RETRY, following)
         name, _, number = attempt.key.rpartition("#")
         return self._adopt(task, self._now, f"{name}#{int(number) + 1}")
@@ -410,14 +412,14 @@ class Recorder:
             if is_last:
                 self._add(TaskFailed(self._now, task.path, why=_NOT_TOLD))
             return
-        then, following = FollowUp.RETRY, "KFP tries it again"
+        then, following = FollowUp.RETRY, "KFP retries it"
         if has_succeeded:
             early = ended_early(signals)
             then, following = FollowUp.SUCCEED, why_early("KFP step") if early else "the task has succeeded"
         elif signals.cancelled:
             then, following = FollowUp.CANCEL, "nothing: the run was cancelled"
         elif is_last:
-            then, following = FollowUp.FAIL, f"{classify(signals).cause}, and KFP does not try it again"
+            then, following = FollowUp.FAIL, f"{classify(signals).cause}, and KFP does not retry it"
         self._decide(task, attempt, signals, then, following)
 
     def _decide(self, task: TaskState, attempt: AttemptState, signals: Signals, then: FollowUp, following: str) -> None:
@@ -437,12 +439,12 @@ class Recorder:
         )
 
     def _signals(self, node: Node, *, has_succeeded: bool) -> Signals:
-        """The signals of an end: of its pod and machine where Kubernetes showed them, else what Argo says."""
-        told = signals_of(node, cancelled=self._state.cancelling)
+        """The signals of an end: of its pod and machine if Kubernetes showed them, else Argo's status."""
+        argo = signals_of(node, cancelled=self._state.cancelling)
         seen = None if self.pods is None else self.pods.signals(node.name)
         if seen is None or (has_succeeded and not has_work_left(seen.progress)):
-            return told
-        return seen._replace(cancelled=told.cancelled, timed_out=seen.timed_out or told.timed_out)
+            return argo
+        return seen._replace(cancelled=argo.cancelled, timed_out=seen.timed_out or argo.timed_out)
 
 
 def _ended_early(attempt: AttemptState) -> bool:

@@ -56,7 +56,7 @@ def save_kfp_run(folder: RunFolder, run: KfpRun) -> None:
 
 
 def load_kfp_run(folder: RunFolder) -> KfpRun:
-    """What is kept of a run. Raises :class:`StateError`."""
+    """The stored record of a run. Raises :class:`StateError`."""
     path = folder.kfp
     try:
         data = json.loads(read_regular(path, LARGEST_FILE))
@@ -67,7 +67,7 @@ def load_kfp_run(folder: RunFolder) -> KfpRun:
 
 
 class Submission(NamedTuple):
-    """What is started. ``text`` is the placed pipeline as KFP's YAML; ``name`` that of the run, empty for a new one."""
+    """A run to start. ``text`` is the placed pipeline as KFP's YAML; ``name`` is the run's, empty for a new one."""
 
     planned: PlannedRun
     text: str
@@ -79,7 +79,7 @@ class Submission(NamedTuple):
 
 
 class Submitted(NamedTuple):
-    """A run that was started: its folder here, and what it is there."""
+    """A started run: its folder here, and its identity on the server."""
 
     folder: RunFolder
     run: KfpRun
@@ -93,18 +93,20 @@ def version_name(text: str) -> str:
 
 
 def kfp_arguments(planned: PlannedRun) -> dict[str, Any]:
-    """The arguments that the user gave, as KFP takes them; it fills in the others itself.
+    """The user's arguments as KFP takes them; it fills in the others itself.
 
-    Raises :class:`InputError` for what KFP has no place for: artifacts, and secrets, which it would show to everybody.
+    Raises :class:`InputError` for values that KFP cannot take: artifacts, and secrets, which it would show to everyone.
     """
     given = {name: planned.arguments[name] for name in planned.options.arguments}
     artifacts = [name for name in given if name in planned.stored.plan.graph.root.artifacts]
     if artifacts:
-        raise InputError(f"--arg {artifacts[0]}: KFP takes no artifact as an argument: import it with dsl.importer")
+        raise InputError(
+            f"--arg {artifacts[0]}: KFP does not accept artifacts as arguments: import it with dsl.importer"
+        )
     secret = list(references(planned.stored.plan.graph, given))
     if secret:
         raise InputError(
-            f"--arg {secret[0]}: KFP shows arguments to everybody: keep the value in a Secret, and use "
+            f"--arg {secret[0]}: KFP shows arguments to everyone: keep the value in a Secret, and use "
             "kfp.kubernetes.use_secret_as_env in the pipeline"
         )
     return given
@@ -132,7 +134,7 @@ def _start(server: KfpServer, version: Version, name: str, arguments: Mapping[st
     try:
         return server.start(version, name, arguments, experiment=what.experiment, service_account=what.service_account)
     except ServerAway as error:
-        raise ServerAway(f"{error}; look whether it has a run {name} before you start it again") from error
+        raise ServerAway(f"{error}; check whether it has a run {name} before you start it again") from error
 
 
 def _created(name: str, what: Submission) -> RunCreated:

@@ -60,7 +60,7 @@ _LONGEST = 300  # characters of a server's message
 
 
 class ServerAway(SpotwrightError):
-    """The server does not answer, or says that it cannot answer now: ask again after a while."""
+    """The server does not answer, or cannot answer now: ask again after a while."""
 
 
 class LoginRefused(InputError):
@@ -87,8 +87,8 @@ def read_json(host: str, content: bytes) -> dict[str, Any]:
         answer = None
     if not isinstance(answer, dict):
         raise NotKfp(
-            f"{host}: answers with a page instead of the API of Kubeflow Pipelines: the address is another one, "
-            f"or the page asks for a login: {_OPTIONS}"
+            f"{host}: answers with an HTML page instead of the API of Kubeflow Pipelines: the address is wrong, or it asks for"
+            f" a login: {_OPTIONS}"
         )
     return answer
 
@@ -105,17 +105,17 @@ def failure_of(host: str, error: Exception) -> SpotwrightError:
         return LoginRefused(f"{host}: does not accept the login (401{_said(message)}): {_OPTIONS}")
     if status == 403:
         return LoginRefused(
-            f"{host}: you may not do this (403{_said(message)}): log in as somebody who may, or name another namespace with -n"
+            f"{host}: you may not do this (403{_said(message)}): log in as another user, or name another namespace with -n"
         )
     if status == 404 and message in (None, _NO_SUCH_PATH):
         return NotKfp(
-            f"{host}: has no API v2beta1 of Kubeflow Pipelines (404): name the address of KFP with --host; "
-            "a KFP before 2.0 is too old"
+            f"{host}: does not serve the API v2beta1 of Kubeflow Pipelines (404): name the address of KFP 2.0 or later with"
+            " --host"
         )
     if status == 404:
         return NoSuchThing(f"{host}: not found{_said(message)}")
     if status == 409:
-        return AlreadyThere(f"{host}: is there already{_said(message)}")
+        return AlreadyThere(f"{host}: already exists{_said(message)}")
     return InputError(f"{host}: refuses the request ({status}{_said(message)})")
 
 
@@ -123,20 +123,20 @@ def _no_answer(host: str, error: Exception) -> SpotwrightError:
     reason = getattr(error, "reason", None) or error
     text = str(reason) or type(reason).__name__
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        return InputError(f"{host}: its certificate is not trusted: name the authority's file with --ca-cert")
+        return InputError(f"{host}: its certificate is not trusted: name its CA file with --ca-cert")
     return ServerAway(f"{host}: does not answer ({text.rpartition(': ')[2][:_LONGEST]})")
 
 
 def _error_message(body: Any) -> str | None:
-    """What the server says; ``None`` if it is not KFP's answer."""
+    """The server's message; ``None`` if it is not KFP's answer."""
     text = body.decode("utf-8", errors="replace") if isinstance(body, bytes) else str(body or "")
     try:
-        told = json.loads(text)
+        answer = json.loads(text)
     except ValueError:
         return None
-    if not isinstance(told, dict) or not {"error", "message", "error_message"} & told.keys():
+    if not isinstance(answer, dict) or not {"error", "message", "error_message"} & answer.keys():
         return None
-    words = str(told.get("message") or told.get("error") or told.get("error_message") or "")
+    words = str(answer.get("message") or answer.get("error") or answer.get("error_message") or "")
     return " ".join(words.split())[:_LONGEST]
 
 
@@ -152,7 +152,7 @@ COOKIES_VARIABLE = "SPOTWRIGHT_KFP_COOKIES"
 
 
 class Login(NamedTuple):
-    """A server and a way to log in. Empty values: what ``kfp.Client`` finds by itself in its variables and the kubeconfig.
+    """A server and a way to log in. Empty values: the defaults of ``kfp.Client``, from its variables and the kubeconfig.
 
     ``namespace`` is that of the runs; a server for one team has none. Files are paths.
     """
@@ -223,7 +223,7 @@ def outputs_in(answer: bytes) -> dict[int, dict[str, Any]]:
                 number, outputs = _execution(execution)
                 found[number] = outputs
     except (IndexError, struct.error, ValueError) as error:
-        raise CannotRead(f"the metadata store answers what cannot be read ({type(error).__name__})") from error
+        raise CannotRead(f"the metadata store's answer cannot be parsed ({type(error).__name__})") from error
     return found
 
 
@@ -233,7 +233,7 @@ def _grpc_message(answer: bytes) -> bytes:
     while place < len(answer):
         flag, length = answer[place], struct.unpack_from(">I", answer, place + 1)[0]
         if place + 5 + length > len(answer):
-            raise ValueError("a frame is cut")
+            raise ValueError("a frame is truncated")
         if not flag & _TRAILERS:
             message += answer[place + 5 : place + 5 + length]
             frames += 1
@@ -273,7 +273,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
         if kind == _BYTES:
             length, place = _read_varint(data, place)
         if length is None or place + length > len(data):
-            raise ValueError("a field is cut")
+            raise ValueError("a field is truncated")
         yield tag >> 3, data[place : place + length]
         place += length
 
@@ -315,7 +315,7 @@ class Version(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What a server says of itself: its version, such as ``2.16``; a given namespace that it does not know."""
+    """The server's report of itself: its version, such as ``2.16``; a given namespace that it does not know."""
 
     version: str = ""
     ignored_namespace: str = ""
@@ -344,9 +344,9 @@ class KfpServer:
         self._connect()
 
     def check(self) -> Health:
-        """Ask whether the server is one of KFP with v2beta1, and takes the login. Raises like the constructor.
+        """Ask whether the server is one of KFP with v2beta1, and accepts the login. Raises like the constructor.
 
-        A server for one team takes every namespace and looks at none (seen on 2.16.1), so one that was named is forgotten.
+        A server for one team ignores namespaces (seen on 2.16.1), so a given one is dropped.
         """
         health = self._read(self._client.healthzs.healthz_service_get_healthz)
         named = self.login.namespace
@@ -356,8 +356,8 @@ class KfpServer:
             named = ""
         else:
             self.namespace, self.login = "", self.login._replace(namespace="")
-        told = _VERSION.match(str(health.get("tag_name", "")))
-        return Health(told[1] if told else "", named)
+        version = _VERSION.match(str(health.get("tag_name", "")))
+        return Health(version[1] if version else "", named)
 
     # -- what runs are started from
 
@@ -446,7 +446,7 @@ class KfpServer:
         return self._read(self._client.runs.run_service_get_run, run_id)
 
     def workflow(self, run_id: str) -> dict[str, Any] | None:
-        """The Workflow of a run as v1beta1 has it; ``None`` where the server has none, or does not serve v1beta1 any more."""
+        """The Workflow of a run from v1beta1; ``None`` if the server has none, or no longer serves v1beta1."""
         if not self.has_workflows:
             return None
         api = self._client.runs.run_service_get_run.__self__.api_client
@@ -472,9 +472,9 @@ class KfpServer:
         return read_json(self.host, str(text).encode()) if text else None
 
     def outputs(self, execution_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """The output parameters of executions, by id. Raises :class:`NotKfp` where the metadata store is not behind this address.
+        """The output parameters of executions, by id. Raises :class:`NotKfp` if the metadata store is not behind this address.
 
-        It is asked at the root of the address, where KFP's pages ask it.
+        The request goes to the root of the address, where KFP's UI sends it.
         """
         api = self._client.runs.run_service_get_run.__self__.api_client
         parts = urlsplit(self.host)
@@ -497,7 +497,7 @@ class KfpServer:
             raise NotKfp(f"{self.host}: {error}") from error
 
     def terminate(self, run_id: str) -> None:
-        """Ask for the end of a run. Raises :class:`InputError` for one that has ended."""
+        """Request the termination of a run. Raises :class:`InputError` for one that has ended."""
         self._do(lambda: self._client.terminate_run(run_id))
 
     def page_of(self, run_id: str) -> str:
@@ -527,14 +527,14 @@ class KfpServer:
                 return request()
         except (ApiException, HTTPError) as error:
             raise failure_of(self.host, error) from error
-        except AttributeError as error:  # its REST client decodes the body of an error of TLS, which has none
+        except AttributeError as error:  # its REST client decodes the body of a TLS error, which has none
             if isinstance(error.__context__, ApiException):
                 raise failure_of(self.host, error.__context__) from error
             raise
 
 
 def _client(login: Login) -> Any:
-    """A ``kfp.Client``. Its own look at the server's health takes 25 s where none answers, so ours comes first."""
+    """A ``kfp.Client``. Its own health check takes 25 s if there is no answer, so ours comes first."""
     import kfp
 
     class Client(kfp.Client):  # type: ignore[misc]  # kfp carries no types

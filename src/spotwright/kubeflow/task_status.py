@@ -43,9 +43,10 @@ _PART = re.compile(r"\([^)]{0,1000}\)|\.?[^.(]+")
 
 
 class Node(NamedTuple):
-    """One node of a Workflow. ``name`` is its whole name, ``phase`` Argo's word. Moments are Unix seconds.
+    """One node of a Workflow. ``name`` is its whole name, ``phase`` is Argo's. Times are Unix seconds.
 
-    ``kind`` is Argo's type (``Pod``, ``DAG`` ...), ``host`` the machine of a pod. What a source does not report is empty.
+    ``kind`` is Argo's type (``Pod``, ``DAG`` ...), ``host`` the machine of a pod. Fields that a source does not report are
+    empty.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Node(NamedTuple):
 
     @property
     def was_left_out(self) -> bool:
-        """Whether it never ran: its condition did not hold, or what it follows did not run."""
+        """Whether it never ran: its condition was false, or a task before it did not run."""
         return self.phase in ("Skipped", "Omitted")
 
 
@@ -285,7 +286,7 @@ def _is_try(node: Node, own: Node) -> bool:
 
 
 def _has_iterations(group: Iterable[Node]) -> bool:
-    """Whether a loop has begun or has nothing to do: the node of all its iterations is there."""
+    """Whether a loop has begun or has no items: the node of all its iterations exists."""
     return any(_last(node) == "iteration-iterations" for node in group)
 
 
@@ -296,7 +297,7 @@ def _artifacts(value: Mapping[str, Any]) -> Any:
 
 
 def _command(patch: str) -> list[str]:
-    """The command of a task's pod in what its driver says of it: KFP's launcher with its arguments."""
+    """The command of a task's pod in its driver's message: KFP's launcher with its arguments."""
     try:
         return [str(word) for each in json.loads(patch)["containers"] for word in each.get("command") or ()]
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -309,7 +310,7 @@ def _argument(command: Sequence[str], option: str) -> str:
 
 
 def _executor_input(command: Sequence[str]) -> Mapping[str, Any]:
-    """What the launcher hands to the task's code."""
+    """The launcher's arguments for the task's code."""
     try:
         given = json.loads(_argument(command, "--executor_input"))
     except ValueError:
@@ -327,9 +328,9 @@ def signals_of(node: Node, *, cancelled: bool = False) -> Signals:
     """The signals of an ended try. ``cancelled``: the run was cancelled before."""
     if node.phase == "Succeeded":
         return Signals(exit_code=0, outputs_complete=True, phase=node.phase)
-    told = _EXIT.search(node.message)
-    code = int(told[2]) if told else node.exit_code
-    main = ContainerEnd("main", code, reason=told[1]) if told else None
+    exit_text = _EXIT.search(node.message)
+    code = int(exit_text[2]) if exit_text else node.exit_code
+    main = ContainerEnd("main", code, reason=exit_text[1]) if exit_text else None
     return Signals(
         exit_code=code,
         cancelled=cancelled,

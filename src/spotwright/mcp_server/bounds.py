@@ -1,7 +1,7 @@
-"""What a server may read, and for how long: files of the project's folder, and commands with so many seconds and bytes.
+"""The limits of the server: files of the project's folder only, and commands with limited seconds and bytes.
 
-Links are followed before it is decided whether a file is in the folder. A command is ended with all its processes when it takes
-too long or prints too much, and when the client goes away.
+Links are followed before it is decided whether a file is in the folder. A command is killed with all its processes when it
+takes too long or prints too much, and when the client goes away.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Project(NamedTuple):
             path = (self.folder / name).resolve()
             is_file = path.is_file()
         except (OSError, ValueError, RuntimeError) as error:  # a null byte, a name too long, links in a circle
-            raise InputError(f"{name!r} is not the name of a file") from error
+            raise InputError(f"{name!r} is not a file name") from error
         if not path.is_relative_to(self.folder):
             raise InputError(f"{name!r} is outside the project folder {self.folder}: name a file in it")
         if not is_file:
@@ -76,7 +76,7 @@ class Project(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """What a command printed: its output, the lines of its error output, and its exit code."""
+    """The result of a command: its output, the lines of its error output, and its exit code."""
 
     output: str
     notes: list[str]
@@ -102,12 +102,12 @@ async def run_command(words: Sequence[str], folder: Path, accepts: frozenset[int
                 both.start_soon(_read_all, process, output)
             code = await process.wait()
     except TimeoutError:
-        raise InputError(f"spotwright {words[0]} took more than {SECONDS:.0f} seconds and was ended") from None
+        raise InputError(f"spotwright {words[0]} took more than {SECONDS:.0f} seconds and was stopped") from None
     finally:
         with anyio.CancelScope(shield=True):
             await _end(process)
     if len(output) > MOST_PRINTED:
-        raise InputError(f"spotwright {words[0]} printed more than {MOST_PRINTED:,} bytes and was ended")
+        raise InputError(f"spotwright {words[0]} printed more than {MOST_PRINTED:,} bytes and was stopped")
     lines = visible(errors.decode("utf-8", "replace"), block=True).splitlines()
     if code not in accepts:
         raise InputError(_sentence(lines, code))
@@ -130,7 +130,7 @@ async def _read_all(process: Process, into: bytearray) -> None:
 
 
 async def _read_start(stream: ByteReceiveStream, into: bytearray) -> None:
-    """Read a stream to its end, and keep what it begins with."""
+    """Read a stream to its end, and keep its beginning."""
     async for piece in stream:
         into += piece[: _MOST_ERROR - len(into)]
 
@@ -150,7 +150,7 @@ def _kill(process: Process) -> None:
 
 
 def _sentence(lines: Sequence[str], code: int) -> str:
-    """What a command said of its failure, on one line."""
+    """A command's error message, on one line."""
     for start in ("spotwright: ", "error: "):
         said = next((line.removeprefix(start) for line in lines if line.startswith(start)), "")
         if said:

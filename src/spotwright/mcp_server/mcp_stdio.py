@@ -70,7 +70,7 @@ async def _serve(project: Project) -> None:
             return _result(_sentence(str(error)), is_error=True)
         except Exception as error:  # noqa: BLE001 - one call that fails must not end the server
             _LOG.exception("the tool %s failed", params.name)
-            return _result(_sentence(f"{params.name} failed: {type(error).__name__}; its log has more"), is_error=True)
+            return _result(_sentence(f"{params.name} failed: {type(error).__name__}; see its log"), is_error=True)
 
     server = Server(
         "spotwright",
@@ -92,7 +92,7 @@ def _allowed(tool: Tool | None, name: str, project: Project) -> Tool:
     if tool is None:
         raise InputError(f"unknown tool {name!r}; the tools are {', '.join(each.name for each in TOOLS)}")
     if tool.writes and not project.writes:
-        raise InputError(f"{tool.name} writes, and this server only reads: start spotwright mcp --write")
+        raise InputError(f"{tool.name} writes, and this server is read-only: start spotwright mcp --write")
     return tool
 
 

@@ -1,4 +1,4 @@
-"""The tools as a table: name, what it does, what it takes, and the command that answers."""
+"""The table of tools: name, description, parameters, and the command that answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Tool(NamedTuple):
     writes: bool = False
 
     def schema(self) -> dict[str, Any]:
-        """What it takes, as a JSON schema."""
+        """Its parameters, as a JSON schema."""
         properties = {name: dict(facts) for name, facts in self.properties.items()}
         return {
             "type": "object",
@@ -109,7 +109,7 @@ def _log_page(project: Project, asked: Arguments) -> Any:
         text = "".join(part for part, _ in line["parts"])
         size += len(text.encode("utf-8", "replace")) + 40
         if size > MOST_BYTES // 2:
-            page["left_out"] = f"only {len(lines)} lines fit into one answer: go on with from_line {line['n']}"
+            page["left_out"] = f"only {len(lines)} lines fit into one answer: continue with from_line {line['n']}"
             break
         lines.append({"n": line["n"], "text": text, "cut": line["cut"]})
     return {"run": folder.name, **page, "lines": lines}
@@ -134,7 +134,7 @@ def _files(project: Project, asked: Arguments, *, runs_python: bool) -> list[str
     python = next((path for path in paths if path.suffix == ".py"), None)
     if runs_python and python is not None and not project.writes:
         raise InputError(
-            f"{python.name}: reading a pipeline in Python runs its code: name a compiled one, or start spotwright mcp --write"
+            f"{python.name}: reading a Python pipeline runs its code: name a compiled pipeline, or start spotwright mcp --write"
         )
     return [*project.config(paths[0]), "--", *(str(path.relative_to(project.folder)) for path in paths)]
 
@@ -236,7 +236,7 @@ TOOLS: Sequence[Tool] = (
         "Forecast what a run of a pipeline will cost and when it will end.",
         {
             "file": _text("The pipeline's file in the project folder."),
-            "deadline": _text("When all must be done: a duration such as 8h, or a time with its zone."),
+            "deadline": _text("Time by which everything must be done: a duration such as 8h, or a time with its zone."),
             "markets": _number("How many simulated markets.", 1, 1_000),
         },
         ("file",),

@@ -86,8 +86,8 @@ class Layer(NamedTuple):
 class Policy:
     """The resolved policy of one task. Durations are in seconds; ``sources`` gives the source of each field's value.
 
-    ``spot`` is ``None`` where no source sets it. Spotwright then adds no placement, and the task goes where its own tolerations,
-    selectors and affinity let it, as on a cluster.
+    ``spot`` is ``None`` if no source sets it. Spotwright then leaves the task's placement alone, as its own tolerations,
+    selectors and affinity decide.
     """
 
     spot: Spot | None = None
@@ -122,7 +122,7 @@ FIELDS: Mapping[str, str] = {
     "pending_timeout": "a duration such as 10m",
     "deadline": (
         "a duration from the run's start (8h), or a time with its zone (2026-11-21T08:00:00+01:00); "
-        "add 'best-effort' where it may be missed"
+        "add 'best-effort' if it may be missed"
     ),
     "expected_duration": "a duration: how long the task takes on a node that is never reclaimed",
     "grace_period": "a duration such as 20s",
@@ -132,7 +132,7 @@ FIELDS: Mapping[str, str] = {
 }
 """Every policy field with the form of its value. The reference page and the error messages are made from this table."""
 
-EXIT_HANDLER = Layer("it is an exit handler, which has to run however the pipeline ends", {"spot": Spot.NEVER})
+EXIT_HANDLER = Layer("it is an exit handler, which must run however the pipeline ends", {"spot": Spot.NEVER})
 """Keeps exit handlers on on-demand where the default policy would let them onto spot; its source says why."""
 
 RENAMED: Mapping[str, str] = {
@@ -369,7 +369,7 @@ def _text(value: Any) -> str:
 def _checkpoint(value: Any) -> str:
     place = _text(value)
     if "{" in place or "}" in place:
-        raise ValueError(f"{place!r} has a placeholder, which is never filled in")
+        raise ValueError(f"{place!r} has a placeholder, which is not substituted")
     return place
 
 
@@ -433,8 +433,8 @@ def lost_deadline(layers: Sequence[Layer]) -> str:
     """The message to a user whose layers set a deadline that :func:`without_deadlines` drops; empty if none does."""
     source = next((layer.source for layer in reversed(layers) if layer.values.get("deadline") is not None), "")
     return (
-        f"deadline ({source}) has no effect on a cluster: only spotwright run on one machine keeps it; fall_back_after and "
-        "pending_timeout say here when a task leaves spot"
+        f"deadline ({source}) has no effect on a cluster: only spotwright run on one machine keeps it; on a cluster, set"
+        " fall_back_after and pending_timeout"
         if source
         else ""
     )
@@ -461,8 +461,8 @@ def check(policy: Policy, layers: Sequence[Layer] = ()) -> list[str]:
     problems = []
     if policy.spot in (Spot.REQUIRE, Spot.NEVER) and _contradicts("fall_back_after", "spot", policy, layers):
         problems.append(
-            f"fall_back_after {_source('fall_back_after', policy)} has no meaning beside spot: {policy.spot} "
-            f"{_source('spot', policy)}; remove it, or say spot: prefer"
+            f"fall_back_after {_source('fall_back_after', policy)} has no effect with spot: {policy.spot}"
+            f" {_source('spot', policy)}; remove it, or set spot: prefer"
         )
     elif policy.spot not in (Spot.REQUIRE, Spot.NEVER) and policy.fall_back_after > policy.max_interruptions:
         problems.append(
@@ -479,12 +479,12 @@ def _check_deadline(deadline: Deadline, policy: Policy, layers: Sequence[Layer])
     problems = []
     if policy.spot is Spot.REQUIRE and not deadline.best_effort:
         problems.append(
-            f"deadline {_source('deadline', policy)} cannot be kept beside spot: require {_source('spot', policy)}; "
-            "say spot: prefer, or add 'best-effort' to the deadline"
+            f"deadline {_source('deadline', policy)} cannot be guaranteed with spot: require {_source('spot', policy)}; set"
+            " spot: prefer, or add 'best-effort' to the deadline"
         )
     problems += [
-        f"{field} {_source(field, policy)} has no meaning beside a deadline {_source('deadline', policy)}, "
-        "which decides by itself when to leave spot; remove one of them"
+        f"{field} {_source(field, policy)} has no effect with a deadline {_source('deadline', policy)}, which decides itself"
+        " when to leave spot; remove one of them"
         for field in ("fall_back_after", "pending_timeout")
         if _contradicts(field, "deadline", policy, layers)
     ]

@@ -178,7 +178,7 @@ class Pool:
 
     @property
     def simulated(self) -> Pool:
-        """The pool in a simulated world, where a boot takes as long as ``simulate`` says and no node is paid for."""
+        """The pool in a simulation, where a boot takes as long as ``simulate`` says and nodes cost nothing."""
         is_example = self.price_source is PriceSource.EXAMPLE
         source = PriceSource.EXAMPLE if is_example else PriceSource.SIMULATED
         return replace(self, boot=self.simulate.boot, price_source=source)

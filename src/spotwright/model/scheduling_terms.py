@@ -96,7 +96,7 @@ class Expression(NamedTuple):
 
     @property
     def is_undecided(self) -> bool:
-        """Whether only the run of the work shows what it asks for: a placeholder, or one node by its name."""
+        """Whether only the run decides the condition: a placeholder, or one node by its name."""
         return self.key == HOSTNAME or any(map(is_placeholder, (self.key, *self.values)))
 
     def matches(self, labels: Mapping[str, str], unknown: Container[str] = ()) -> bool:
@@ -210,7 +210,7 @@ class Constraints:
 
     @property
     def undecided(self) -> Iterator[Expression]:
-        """What it requires of nodes and only its run decides: conditions with placeholders, and on the name of a node."""
+        """Its requirements on nodes that only its run decides: conditions with placeholders, and on the name of a node."""
         for one in (*self.pairs, *(one for term in self.required for one in (*term.expressions, *term.fields))):
             if one.is_undecided or one.key == "metadata.name":
                 yield one

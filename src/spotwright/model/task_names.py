@@ -54,9 +54,10 @@ def no_such_task(name: str, paths: Iterable[str]) -> str:
 
 
 def nearest_path(name: str, paths: Iterable[str]) -> str:
-    """The path that is most like a name that matches none; empty if none is like it.
+    """The path most similar to a name that matches none; empty if none is similar.
 
-    First one that holds the name's text without its stars, then one that is spelt nearly so, as a whole or by its last name.
+    First one that contains the name's text without its stars, then one that is spelt similarly, as a whole or by its last
+    name.
     """
     import difflib  # only a message needs it
 

@@ -1,8 +1,8 @@
 """The node agent: it reads the notices of its node, and serves them to the node's pods until SIGTERM.
 
-One thread reads the source that the provider names, another serves what is published: the notice of this node, and no other
-fact about the machine. For the watcher each notice becomes one Event on the Node, and one more if it is withdrawn. Azure may
-take the node before its time only after all work that the agent knows of has gone.
+One thread reads the provider's source, another serves the notice of this node, and no other information about the machine. For
+the watcher, each notice becomes one Event on the Node, and one more if it is withdrawn. The agent approves an early reclaim by
+Azure only when all work that it knows of has left the node.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NoticeBoard:
         return self._notice
 
     def idle_seconds(self) -> float | None:
-        """Seconds since a client last had a request open; ``None`` if no client ever had."""
+        """Seconds since a client last had an open request; ``None`` if no client ever had."""
         if self._open_requests:
             return 0.0
         return None if self._last_request is None else time.monotonic() - self._last_request
@@ -82,11 +82,11 @@ class NoticeBoard:
     def handle(self, request: Request) -> Response | DeferredResponse:
         """Answer one request."""
         if request.method not in {"GET", "HEAD"}:
-            return _json(405, {"format": FORMAT, "problem": "this agent only publishes: GET /notice"})
+            return _json(405, {"format": FORMAT, "problem": "this agent is read-only: use GET /notice"})
         if request.path == "/health":
             return _json(200, {"format": FORMAT, "problem": self._problem()})
         if request.path != "/notice":
-            return _json(404, {"format": FORMAT, "problem": "there is only /notice, and /health"})
+            return _json(404, {"format": FORMAT, "problem": "use /notice or /health"})
         self._last_request = time.monotonic()
         wait = _seconds(request.query.get("wait", ""))
         if wait <= 0 or request.query.get("since") != self.state:
@@ -182,12 +182,12 @@ class Approval:
             self._log(f"not approved: {error}")
             return
         self._done = True
-        text = "approved: no work runs here any more"
+        text = "approved: this machine is idle now"
         self._log(text if approved else "not approved: the event has begun, or names other machines too")
 
 
 def nothing_runs(board: NoticeBoard, leases: Path | None) -> bool:
-    """True if no work that the agent knows of runs on the node any more."""
+    """True if all work that the agent knows of has left the node."""
     idle = board.idle_seconds()
     if idle is None and leases is None:
         return False
@@ -236,13 +236,13 @@ def _aws(options: SourceOptions) -> Source:
 def _kubernetes(options: SourceOptions) -> Source:
     from spotwright.notices.kubernetes_node import KubernetesSource, node_in_file
 
-    return KubernetesSource(node_in_file(_file(options, "the node, as kubectl get node NAME -o json writes it")))
+    return KubernetesSource(node_in_file(_file(options, "the node, as printed by kubectl get node NAME -o json")))
 
 
 def _local(options: SourceOptions) -> Source:
     from spotwright.notices.sources import FileSource
 
-    return FileSource(_file(options, "the notice, which appears there when the node goes"))
+    return FileSource(_file(options, "the notice, written there when the node is about to be reclaimed"))
 
 
 def _file(options: SourceOptions, content: str) -> Path:
@@ -270,11 +270,11 @@ def make_source(options: SourceOptions) -> Source:
     """Return the source for these options. Raises :class:`InputError` or :class:`SourceError` where they do not fit together."""
     make = PROVIDERS[options.provider]
     if options.provider_id and make is not _azure:
-        raise InputError("--provider-id is only for azure, whose events come for many machines")
+        raise InputError("--provider-id is only for azure, whose events name several machines")
     if options.notice is not None and make is not _gcp:
-        raise InputError("--notice is only for gcp: the other providers say themselves when the machine goes")
+        raise InputError("--notice is only for gcp: the other providers announce when the machine goes away")
     if options.file is not None and make not in {_kubernetes, _local}:
-        raise InputError(f"--file is only for local and kubernetes; {options.provider} is asked over the network")
+        raise InputError(f"--file is only for local and kubernetes; {options.provider} is read over the network")
     if options.metadata_url and make in {_kubernetes, _local}:
         raise InputError(f"--metadata-url is only for azure, gcp and aws; {options.provider} reads a file")
     return make(options)
@@ -310,8 +310,8 @@ class NodeEvents:
         self._port = environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not self._host or not (account / "token").is_file():
             raise InputError(
-                f"--node {node}: Events need a service account, and {account} holds none; set "
-                "automountServiceAccountToken: true, or leave --node out"
+                f"--node {node}: Events need a service account, and {account} has no token; set automountServiceAccountToken:"
+                " true, or omit --node"
             )
         self._boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.is_file() else "boot"
         self._posted: set[str] = set()
@@ -320,9 +320,9 @@ class NodeEvents:
     def tell(self, notice: Notice | None) -> None:
         """Post a notice (or, with ``None``, its withdrawal) from a background thread."""
         before, self._last = self._last, notice
-        make, told = (withdrawal_of, before) if notice is None else (event_of, notice)
-        if told is not None:
-            threading.Thread(target=self._post, args=(told, make), name="spotwright-event", daemon=True).start()
+        make, posted = (withdrawal_of, before) if notice is None else (event_of, notice)
+        if posted is not None:
+            threading.Thread(target=self._post, args=(posted, make), name="spotwright-event", daemon=True).start()
 
     def _post(self, notice: Notice, make: _MakeEvent) -> None:
         from http.client import HTTPException  # here and below: few agents post to Kubernetes

@@ -30,15 +30,16 @@ _LONGEST_MESSAGE = 4096
 
 
 def progress_in(message: str) -> float | None:
-    """The share of the work, from 0 to 1, in a termination message; ``None`` without one."""
+    """The finished share of the work, from 0 to 1, in a termination message; ``None`` without one."""
     found = _LINE.search(message[:_LONGEST_MESSAGE])
     return min(1.0, float(found[1])) if found else None
 
 
 def leave_early(share: float, environ: Mapping[str, str], message_file: str = MESSAGE_FILE) -> None:
-    """End this process now with 143, if the environment names a source of notices that says that this node goes.
+    """Exit with 143 now, if the environment's source of notices says that this node is going away.
 
-    ``share`` is what is done of the work, below 1. A source that does not answer has no notice. A message that is there stays.
+    ``share`` is the finished part of the work, below 1. A source that does not answer counts as no notice. An existing message
+    stays.
     """
     try:
         source = from_environment(environ)
@@ -50,8 +51,8 @@ def leave_early(share: float, environ: Mapping[str, str], message_file: str = ME
     _leave_word(share, message_file)
     with suppress(OSError, ValueError):  # a closed stream needs no more output
         sys.stderr.write(
-            f"spotwright: {share:.0%} of the work is done and the node goes, so this process ends with {EXIT} and the next "
-            "attempt goes on; work that ends early by its own rule reports 1 as its progress\n"
+            f"spotwright: {share:.0%} of the work is done and the node is going away, so this process exits with {EXIT} and the"
+            " next attempt resumes; work that may stop early reports a progress of 1\n"
         )
     if "logging" in sys.modules:
         sys.modules["logging"].shutdown()

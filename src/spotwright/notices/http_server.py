@@ -75,7 +75,7 @@ class _Connection:
     handler: Handler
     deadline: float
     received: bytearray = field(default_factory=bytearray)
-    needed: int = 0  # bytes of the whole request, once its head is there
+    needed: int = 0  # bytes of the whole request, once its head has arrived
     deferred: DeferredResponse | None = None
     outgoing: memoryview | None = None
 

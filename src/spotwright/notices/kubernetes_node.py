@@ -66,7 +66,7 @@ def _urgency(notice: Notice) -> tuple[bool, int, float]:
 
 
 def _signs(node: Mapping[str, Any]) -> Iterator[_Sign]:
-    """All signs on a node that it goes."""
+    """All signs on a node that it is going away."""
     labels = mapping(mapping(node.get("metadata")).get("labels"))
     is_aks_spot = labels.get(_AKS_SPOT[0]) == _AKS_SPOT[1]
     for condition in mappings(mapping(node.get("status")).get("conditions")):
@@ -101,13 +101,13 @@ def _vm_event(text: str, otherwise: str) -> _Sign:
             "rebalance",
             False,
             (float("inf"), False),
-            "Azure recommends to leave this node: it may be preempted soon",
+            "Azure recommends leaving this node: it may be preempted soon",
         )
     event, _, rest = text.partition(" ")
     is_known = event in node_signs.TAKEN_VM_EVENTS
-    reason = f"AKS says that Azure takes this node ({event if is_known else otherwise})"
+    reason = f"AKS reports that Azure is reclaiming this node ({event if is_known else otherwise})"
     if is_known and rest.startswith("Started"):
-        return "interruption", True, (0.0, True), f"{reason}, and it has begun"
+        return "interruption", True, (0.0, True), f"{reason}, already in progress"
     moment = parse_http_date(rest.removeprefix("Scheduled:").strip().split(" GMT", 1)[0] + " GMT")
     if not is_known or not rest.startswith("Scheduled") or moment is None:
         return "interruption", False, (SHORTEST, True), reason
@@ -118,9 +118,9 @@ def _vm_event(text: str, otherwise: str) -> _Sign:
 def _taint(key: str, *, is_aks_spot: bool) -> Iterator[_Sign]:
     if key in node_signs.TAKEN_TAINTS:
         seconds = _AWS_NOTICE if key.startswith("aws-") else SHORTEST
-        yield "interruption", True, (seconds, True), f"the provider takes this node (taint {key})"
+        yield "interruption", True, (seconds, True), f"the provider is reclaiming this node (taint {key})"
     elif key == _REBALANCE_TAINT:
-        text = "EC2 recommends to leave this node: the risk that it is interrupted has risen"
+        text = "EC2 recommends leaving this node: its interruption risk has risen"
         yield "rebalance", False, (float("inf"), False), text
     elif key in node_signs.REMOVED_TAINTS:
         yield "disruption", True, (_GRACE, True), f"this node is being removed (taint {key})"
@@ -145,10 +145,10 @@ def node_in_file(path: str | os.PathLike[str]) -> Callable[[], Mapping[str, Any]
             raise SourceError(f"kubernetes: {file_path} cannot be read ({error.strerror})") from error
         except (ValueError, RecursionError) as error:
             raise SourceError(
-                f"kubernetes: {file_path} holds no JSON; write the node whole, then rename it there"
+                f"kubernetes: {file_path} not valid JSON; write the node to another file, then rename that"
             ) from error
         if not isinstance(node, dict) or node.get("kind") != "Node":
-            raise SourceError(f"kubernetes: {file_path} holds no node (kind: Node)")
+            raise SourceError(f"kubernetes: {file_path} not a node (kind: Node)")
         return node
 
     return read

@@ -64,7 +64,7 @@ class AwsSource(PollingSource):
             if answer.status != 401:
                 return answer
             self._renew_at = 0.0
-        raise SourceError(f"{self.name}: the metadata service refuses every token, also a new one")
+        raise SourceError(f"{self.name}: the metadata service refuses all tokens, including new ones")
 
     def _new_token(self, timeout: float) -> None:
         requested = time.monotonic()
@@ -74,8 +74,8 @@ class AwsSource(PollingSource):
         good = token.isprintable() and token.isascii() and " " not in token and 0 < len(token) <= _LONGEST_TOKEN
         if answer.status != 200 or not good or not (life.isascii() and life.isdecimal() and len(life) < 10):
             raise SourceError(
-                f"{self.name}: the metadata service gave no token (status {answer.status}); in a pod this happens where its hop "
-                "limit is 1: run with hostNetwork"
+                f"{self.name}: the metadata service refused a token (status {answer.status}); in a pod, a hop limit of 1 causes"
+                " this: run with hostNetwork"
             )
         self._token, self._renew_at = token, requested + _RENEW * int(life)
 
@@ -87,7 +87,7 @@ def _action(answer: Answer) -> Notice:
     ends_at = _moment(given.get("time"))
     what = _ACTIONS.get(action) if isinstance(action, str) else None
     if what is None and ends_at is None:
-        raise SourceError("aws: 'spot/instance-action' holds neither an action nor a time")
+        raise SourceError("aws: 'spot/instance-action' has neither an action nor a time")
     # both times are the service's, so a wrong clock on this machine does not matter
     left = ends_at - (parse_http_date(answer.headers.get("date", "")) or now) if ends_at is not None else 0.0
     if action == "hibernate":
@@ -101,8 +101,8 @@ def _rebalance(answer: Answer) -> Notice | None:
     if answer.status == 404:
         return None
     if answer.status != 200 or _moment(_object(answer).get("noticeTime")) is None:
-        raise SourceError(f"aws: no rebalance recommendation can be read (status {answer.status})")
-    text = "EC2 recommends to leave this instance: the risk that it is interrupted has risen"
+        raise SourceError(f"aws: cannot read rebalance recommendations (status {answer.status})")
+    text = "EC2 recommends leaving this instance: its interruption risk has risen"
     return Notice(float("inf"), "rebalance", "aws", certain=False, reason=text)
 
 
@@ -112,7 +112,7 @@ def _object(answer: Answer) -> dict[str, Any]:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise SourceError("aws: the metadata service answered with something other than JSON")
+        raise SourceError("aws: the metadata service's answer is not JSON")
     return given
 
 
@@ -179,9 +179,9 @@ class AzureSource(PollingSource):
         return _notice(self._event) if self._event is not None else None
 
     def approve(self) -> bool:
-        """Let the preemption that was seen last begin before its time, because the machine is not needed any more.
+        """Approve the last seen preemption before its time, because the machine is no longer needed.
 
-        It is sent only if the event names this machine alone, because an approval counts for all machines of the event. Returns
+        It is sent only if the event names just this machine, because an approval counts for all machines of the event. Returns
         whether it was sent. Raises :class:`SourceError` if Azure refuses it.
         """
         event = self._event
@@ -200,8 +200,8 @@ class AzureSource(PollingSource):
             name = answer.body.decode("utf-8", "replace").strip()
             if answer.status != 200 or not 0 < len(name) <= _LONGEST_NAME or not _is_name(name):
                 raise SourceError(
-                    f"{self.name}: the metadata service does not give the name of this machine (it answered "
-                    f"{answer.status}); name the machine with --provider-id"
+                    f"{self.name}: the metadata service does not tell this machine's name (HTTP {answer.status}); pass"
+                    " --provider-id"
                 )
             self._resource = name.lower()
         return self._resource
@@ -260,7 +260,7 @@ def _urgency(event: _Event) -> tuple[bool, bool, float]:
 
 def _notice(event: _Event) -> Notice:
     if not event.type:
-        text = "Azure recommends to leave this machine: it may be preempted soon"
+        text = "Azure recommends leaving this machine: it may be preempted soon"
         return Notice(float("inf"), "rebalance", "azure", certain=False, reason=text)
     verb = {"Preempt": "takes", "Redeploy": "moves", "Terminate": "deletes", "Reboot": "restarts"}[event.type]
     provider = event.type in _LEAVES and not event.by_user
@@ -269,7 +269,7 @@ def _notice(event: _Event) -> Notice:
         "interruption" if provider or event.type == "Preempt" else "disruption",
         "azure",
         event.certain,
-        f"Azure {verb} this machine ({event.type}{', at the request of its owner' if event.by_user else ''})",
+        f"Azure {verb} this machine ({event.type}{', as its owner requested' if event.by_user else ''})",
         event.id,
     )
 
@@ -332,9 +332,9 @@ class GcpSource:
         except SourceError:
             self._etag = ""  # so that the next request is answered at once
             raise
-        reasons = [("preempted", self._notice, "Google preempts this machine")] if preempted else []
+        reasons = [("preempted", self._notice, "Google is preempting this machine")] if preempted else []
         if event == _STOPS:
-            reasons.append((event, _MAINTENANCE, "Google stops this machine for maintenance of its host"))
+            reasons.append((event, _MAINTENANCE, "Google is stopping this machine for host maintenance"))
         notice = self._read(reasons)
         if notice is None or not notice.same_as(self._last):
             self._last = notice
@@ -369,7 +369,7 @@ class GcpSource:
     def _get(self, key: str, timeout: float) -> tuple[str, str]:
         answer = self._http.request(ROOT + key, headers=_GOOGLE_HEADERS, timeout=timeout)
         if answer.headers.get("metadata-flavor") != "Google":
-            raise SourceError(f"{self.name}: what answers at {self._http.url} is not Google's metadata server")
+            raise SourceError(f"{self.name}: {self._http.url} is not Google's metadata server")
         if answer.status != 200:
             raise SourceError(f"{self.name}: the metadata server answered {answer.status}")
         etag = answer.headers.get("etag", "")

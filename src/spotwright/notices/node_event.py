@@ -16,19 +16,19 @@ from typing import Any, NamedTuple
 from spotwright.kube.object_fields import mapping, metadata, seconds
 from spotwright.notices.notice import KINDS, Notice
 
-__all__ = ["NAMESPACE", "REASON", "ToldNotice", "event_of", "notice_in", "withdrawal_in", "withdrawal_of"]
+__all__ = ["NAMESPACE", "REASON", "NodeNotice", "event_of", "notice_in", "withdrawal_in", "withdrawal_of"]
 
 NAMESPACE = "default"
-"""The namespace of Events about nodes, which have none themselves; the kubelet's are there too."""
+"""The namespace of Events about nodes, which have no namespace; the kubelet writes there too."""
 
 REASON = "SpotInterruptionNotice"
 """The reason of these Events, also of other notices than interruptions: their kind is an annotation."""
 
-_WITHDRAWN = "withdrawn"  # in the place of a kind: readers that do not know it see no notice in such an Event
+_WITHDRAWN = "withdrawn"  # in place of a kind: readers that do not know it ignore such an Event
 _PREFIX = "spotwright.dev/notice-"
 
 
-class ToldNotice(NamedTuple):
+class NodeNotice(NamedTuple):
     """A notice that a node agent posted. ``id`` is the source's; ``at`` is the API server's time of the Event."""
 
     id: str
@@ -86,7 +86,7 @@ def _event(node: str, unique: str, values: Mapping[str, str], message: str, now:
     }
 
 
-def notice_in(event: Mapping[str, Any]) -> ToldNotice | None:
+def notice_in(event: Mapping[str, Any]) -> NodeNotice | None:
     """The notice in an Event; None for other or unreadable Events."""
     values = _values(event)
     if event.get("reason") != REASON or values.get("kind") not in KINDS or not values.get("id"):
@@ -102,7 +102,7 @@ def notice_in(event: Mapping[str, Any]) -> ToldNotice | None:
     notice = Notice(
         at + left, values["kind"], values.get("source", ""), certain, values.get("reason", ""), values["id"]
     )
-    return ToldNotice(values["id"], at, notice)
+    return NodeNotice(values["id"], at, notice)
 
 
 def withdrawal_in(event: Mapping[str, Any]) -> tuple[str, float] | None:

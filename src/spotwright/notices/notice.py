@@ -1,7 +1,7 @@
-"""A notice, the interface of a source of notices, and the thread that watches one, so that training code never has to ask.
+"""A notice, the interface of a source of notices, and a thread that watches one, so that training code never has to ask.
 
-A source answers one question: does this node go, as far as is known now? It fails where it cannot be asked. "No notice" means go
-on, "not known" means be careful, so the second is an error and never ``None``.
+A source answers one question: is this node going away, as far as is known now? It fails if it cannot be asked. "No notice"
+means continue, "unknown" means be careful, so the second is an error and never ``None``.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ __all__ = ["KINDS", "SHORTEST", "Notice", "NoticeWatch", "PollingSource", "Sourc
 
 
 KINDS = ("interruption", "disruption", "rebalance")
-"""Kinds of notices: the provider takes the node; our side removes it; the provider warns that it may take the node."""
+"""Kinds of notices: the provider reclaims the node; our side removes it; the provider warns that it may reclaim the node."""
 
 SHORTEST = 30.0
 """Seconds to the end that are assumed where a notice has no time: the shortest notice there is, that of Azure and Google."""
 
 _SAME = 2.0
-"""Two moments less than so many seconds apart are one: providers round to whole seconds."""
+"""Two times less than so many seconds apart are equal: providers round to whole seconds."""
 
 
 class SourceError(SpotwrightError):
-    """A source cannot be asked, or its answer is not what such a source says. One line, which names the source."""
+    """A source cannot be asked, or its answer is malformed. One line, which names the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """This node goes.
+    """This node is going away.
 
-    ``ends_at`` is the end in Unix seconds of this machine's clock; infinite where it is unknown (a rebalance recommendation).
-    ``kind`` is one of :data:`KINDS`. ``source`` names the origin (``azure``, ``gcp``, ``aws``, ``kubernetes``, ``file``), also
-    through a node agent. ``certain`` is false where the node may yet stay (a rebalance recommendation). ``reason`` is one
-    sentence for people. ``id`` is the source's own name for this notice, empty where it gives none.
+    ``ends_at`` is the end in Unix seconds of this machine's clock; infinite if unknown (a rebalance recommendation). ``kind``
+    is one of :data:`KINDS`. ``source`` names the origin (``azure``, ``gcp``, ``aws``, ``kubernetes``, ``file``), even through
+    a node agent. ``certain`` is false if the node may yet stay (a rebalance recommendation). ``reason`` is one sentence for
+    people. ``id`` is the source's own name for this notice, empty if it gives none.
     """
 
     ends_at: float
@@ -109,7 +109,7 @@ _SHORTEST_TURN = 0.2
 """Seconds between two calls at least: a source that answers at once although it should wait must not keep a processor busy."""
 
 _RETRY, _LONGEST_RETRY = 0.25, 5.0
-"""Seconds until a source that failed is asked again; each failure in a row doubles them, up to the second number."""
+"""Seconds until a failed source is asked again; each failure in a row doubles them, up to the second number."""
 
 
 class NoticeWatch:

@@ -59,7 +59,7 @@ class PodHook:
         return self in _registered.get(self._file, ()) and self._is_own() and self._notice.exists()
 
     def release(self) -> None:
-        """Let the hook return, as far as this checkpoint is concerned. Does nothing the second time, and in forked children."""
+        """Let the hook return, unless other checkpoints hold it. Does nothing the second time, and in forked children."""
         waiting = _registered.get(self._file, set())
         if self not in waiting or not self._is_own():
             return

@@ -137,7 +137,7 @@ class NodeAgentSource:
             raise SourceError(f"{self.name}: {_text(given.get('problem')) or f'it answered {status}'}")
         state = given.get("state")
         if not isinstance(state, str) or not (state.isascii() and state.isalnum()) or "notice" not in given:
-            raise SourceError(f"{self.name}: the agent at {self._http.url} answers with an incomplete notice")
+            raise SourceError(f"{self.name}: the agent at {self._http.url} sent an incomplete notice")
         return given
 
 
@@ -151,7 +151,7 @@ def _notice(given: Any) -> Notice | None:
         or not isinstance(given.get("certain"), bool)
         or not isinstance(given.get("source"), str)
     ):
-        raise SourceError("node-agent: it answers with an incomplete notice")
+        raise SourceError("node-agent: incomplete notice")
     # the time left counts, not the agent's clock, which may be set meanwhile
     ends_at = time.time() + _left(given.get("seconds_left", ""), certain=given["certain"])
     return Notice(ends_at, given["kind"], _text(given["source"]), given["certain"], _text(given.get("reason")))
@@ -162,7 +162,7 @@ def _left(given: Any, *, certain: bool) -> float:
     if given is None and not certain:
         return math.inf
     if not isinstance(given, (int, float)) or isinstance(given, bool) or not abs(given) < _LONGEST_TIME:
-        raise SourceError("node-agent: it answers with a notice without a time")
+        raise SourceError("node-agent: notice without a time")
     return float(given)
 
 

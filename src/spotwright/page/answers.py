@@ -1,6 +1,6 @@
-"""What is asked of the runs, and the document for each question. The parameters are texts of an address, and are checked here.
+"""Answers questions about runs: finds the run, checks the parameters of the address, and enforces the limits.
 
-Every document is made by a pure function elsewhere; this module finds the run, reads the parameters and keeps the limits.
+Every document is made by a pure function elsewhere.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def answer(runs: KeptRuns, question: _Question) -> tuple[int, Any]:
     except RecursionError:
         return 409, {"error": "unreadable", "message": "a value of this run is nested too deeply to be shown"}
     except Exception:  # noqa: BLE001  # one fault must not end all other answers
-        _LOG.exception("the question %s cannot be answered", question)
-        return 500, {"error": "fault", "message": "the page has a fault here; its terminal has the details"}
+        _LOG.exception("cannot answer the request %s", question)
+        return 500, {"error": "fault", "message": "internal error of the page; see its terminal for details"}
     return 404, {"error": "not-found", "message": "address not found"}
 
 
@@ -92,7 +92,7 @@ def _task_of(run: KeptRun, question: _Question) -> str:
 
 
 def _number(question: _Question, name: str, *, negative: bool = False) -> int | None:
-    """A whole number of a question; ``None`` where it has none."""
+    """A whole number of a question; ``None`` if it has none."""
     text = str(question.get(name, ""))
     if not text:
         return None
@@ -120,7 +120,7 @@ def _pools(runs: KeptRuns, _question: _Question) -> dict[str, Any]:
         return runs.pools
     problems: list[Problem] = []
     document = pools(_readers(runs.source, now - _DAY, problems, by_end=True), now)
-    runs.pools = {**document, **_told(problems)}
+    runs.pools = {**document, **_problems_of(problems)}
     runs.pools_until = time.time() + max(_POOLS_EVERY, _POOLS_SHARE * (time.time() - now))
     return runs.pools
 
@@ -138,7 +138,7 @@ def _totals(runs: KeptRuns, question: _Question) -> dict[str, Any]:
         for reader in _readers(runs.source, since, problems)
         if (costs := _account_of(reader, problems)) is not None
     )
-    return {**totals_document(found, since), **_told(problems)}
+    return {**totals_document(found, since), **_problems_of(problems)}
 
 
 def _account_of(reader: RunReader, problems: list[Problem]) -> Account | None:
@@ -152,7 +152,7 @@ def _account_of(reader: RunReader, problems: list[Problem]) -> Account | None:
 
 def _fault(run: str) -> Problem:
     _LOG.exception("run %s cannot be read", run)
-    return Problem(run, f"run {run} is left out: it cannot be read; the terminal of the page has the details")
+    return Problem(run, f"run {run} is left out: it cannot be read; see the page's terminal for details")
 
 
 def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_end: bool = False) -> Iterator[RunReader]:
@@ -193,7 +193,7 @@ def rehearsals_document(source: RunsSource, name: str = "") -> dict[str, Any]:
     report = None if wanted is None else _report(wanted)
     if wanted is not None and report is None:
         raise UnknownRun(
-            f"rehearsal {name[:100]!r} has no report: it goes on, was stopped, or is of an earlier version"
+            f"rehearsal {name[:100]!r} has no report: it is still running, was stopped, or is from an earlier version"
         )
     return {"rehearsals": found, "of": len(folders), "report": report}
 
@@ -220,7 +220,7 @@ def _report(folder: Path) -> dict[str, Any] | None:
         if not path.is_file():
             return None
         if path.stat().st_size > _LARGEST_REPORT:
-            raise StateError(f"{path}: it has more than {_LARGEST_REPORT:,} bytes")
+            raise StateError(f"{path}: it is larger than {_LARGEST_REPORT:,} bytes")
         report = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise StateError(f"{path}: cannot be read ({error})") from error
@@ -229,7 +229,7 @@ def _report(folder: Path) -> dict[str, Any] | None:
     return report
 
 
-def _told(problems: list[Problem]) -> dict[str, Any]:
+def _problems_of(problems: list[Problem]) -> dict[str, Any]:
     return {"problems": [{"run": each.run, "message": each.message} for each in problems]}
 
 
@@ -281,7 +281,7 @@ def _marks(run: KeptRun) -> Marks:
 
 
 def _planned_end(run: KeptRun) -> tuple[float, float] | None:
-    """The 10th and the 90th percentile of the planned end (Unix seconds), where a plan lies beside the run."""
+    """The 10th and the 90th percentile of the planned end (Unix seconds), if the run has a plan."""
     if run.plan is None and not run.reader.folder.forecast.exists():
         return None
     planned = plan_document(run.reader, run.account, run.plan)["planned"]
@@ -300,8 +300,8 @@ def _changes(run: KeptRun, question: _Question) -> dict[str, Any]:
     looks = [(last, changes) for first, last, changes in run.looks if last > after]
     if after < run.seq and (not looks or run.looks[0][0] > after):
         return {**place, "reset": True, "looks": []}
-    told = run.head_after(_number(question, "head") or 0)
-    return {**place, **told, "looks": [{"seq": last, **changes} for last, changes in looks]}
+    head = run.head_after(_number(question, "head") or 0)
+    return {**place, **head, "looks": [{"seq": last, **changes} for last, changes in looks]}
 
 
 def _graph(run: KeptRun, question: _Question) -> dict[str, Any]:
@@ -367,7 +367,7 @@ def _from(pieces: Iterator[bytes], offset: int) -> Iterator[bytes]:
 
 
 def _up_to(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """Pieces until so many bytes are together."""
+    """Yield pieces until they have so many bytes."""
     while count > 0:
         piece = next(pieces, b"")
         if not piece:

@@ -1,8 +1,8 @@
-"""Output artifacts of a task as the page shows them: what they say of themselves, and what their files on this machine show.
+"""Output artifacts of a task as the page shows them: their metadata, and the content of their files on this machine.
 
-A file is read only where it lies inside the state folder of the run, links followed, and only its beginning; where a run is read
-from a cluster no file is. An address of another machine is never opened. Who wrote the file is not trusted: HTML and images are
-handed on as bytes, for a frame and an element that do not run them.
+A file is read only if it lies inside the state folder of the run, with links followed, and only its beginning; for a run on a
+cluster, files are not read. An address of another machine is never opened. Authors of files are untrusted: HTML and images are
+passed on as bytes, for a frame and an element that do not run them.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class _File:
         self.size, self.is_regular = status.st_size, stat.S_ISREG(status.st_mode)
 
     def head(self, most: int) -> bytes:
-        """At most so many bytes from its begin."""
+        """At most so many bytes from its beginning."""
         self._file.seek(0)
         return self._file.read(most)
 
@@ -202,12 +202,12 @@ class _File:
 
 
 def _path(reader: RunReader, uri: str) -> Path:
-    """The path of what lies in the state folder of a run on this machine. Raises :class:`_NotShown`."""
+    """The path of a file in the state folder of a run on this machine. Raises :class:`_NotShown`."""
     text = uri.removeprefix("file://")
     if not text:
-        raise _NotShown("it says not where it lies")
+        raise _NotShown("it has no recorded location")
     if not text.startswith("/"):
-        raise _NotShown("it lies elsewhere, and the page opens no address")
+        raise _NotShown("it is stored remotely, and the page does not open addresses")
     if not isinstance(reader.source, RunFiles):
         raise _NotShown("the run is read from a cluster, whose files are not on this machine")
     try:
@@ -217,7 +217,7 @@ def _path(reader: RunReader, uri: str) -> Path:
     except (OSError, ValueError, RuntimeError) as error:  # a circle of links is a RuntimeError before Python 3.13
         raise _NotShown(f"it cannot be read ({getattr(error, 'strerror', None) or 'invalid path'})") from error
     if not path.is_relative_to(root):
-        raise _NotShown("it lies outside the state folder, which the page does not open")
+        raise _NotShown("it is outside the state folder, which the page does not open")
     return path
 
 
@@ -292,7 +292,7 @@ def _folder(path: Path) -> dict[str, Any]:
 
 
 def _too_large(size: int) -> str:
-    return f"it has {size:,} bytes, and at most {_MOST_RAW:,} are shown"
+    return f"it has {size:,} bytes, and the limit is {_MOST_RAW:,}"
 
 
 _IMAGES = (

@@ -1,6 +1,6 @@
-"""What the page says about one attempt with its evidence, about the nodes of a run, and about its history.
+"""The page's documents about one attempt with its evidence, about the nodes of a run, and about its history.
 
-What :mod:`spotwright.page.heads` says of its functions holds for these too.
+The rules of :mod:`spotwright.page.heads` for its functions apply to these too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FOLLOWING = "docs/explanation/decisions.md#the-table"
 
 @dataclass(slots=True)
 class _Seen:
-    """What the journal says about one attempt: its events with their numbers, and the decision about its end."""
+    """The journal's records of one attempt: its events with their numbers, and the decision about its end."""
 
     events: list[tuple[int, Event]] = field(default_factory=list)
     decided: AttemptDecided | None = None
@@ -165,7 +165,7 @@ def _look(reader: RunReader, task: TaskState, attempt: AttemptState) -> _Seen:
 
 
 def _concerns(event: Event, task: TaskState, attempt: AttemptState) -> bool:
-    """Whether an event of no task is a notice to this attempt, or about its node while it was there and just after."""
+    """Whether an event without a task is a notice to this attempt, or about its node during the attempt and just after."""
     if isinstance(event, NoticeGiven):
         return (task.path, attempt.number) in {(path, number) for path, number in event.attempts}
     if not isinstance(event, NodeChanged | NoticeWithdrawn) or event.node != attempt.node:
@@ -191,7 +191,7 @@ def _sentence(state: RunState, task: TaskState, attempt: AttemptState, view: Map
         return end_sentence(task.path, view)
     where = f" on {attempt.node}" if attempt.node else ""
     if not attempt.is_live:
-        return f"{task.path} attempt {attempt.number}{where} has ended; its cause is not decided yet"
+        return f"{task.path} attempt {attempt.number}{where} has ended; its cause is not known yet"
     waiting = waiting_for(state, task, booting_nodes(state)) if attempt is task.last else None
     if waiting is not None:
         return f"{task.path} attempt {attempt.number} {waiting.text}"
@@ -199,7 +199,7 @@ def _sentence(state: RunState, task: TaskState, attempt: AttemptState, view: Map
 
 
 def _rule(task: TaskState, attempt: AttemptState) -> dict[str, Any] | None:
-    """The row that decided. None where today's table has another cause for these signals: an earlier version decided."""
+    """The row that decided. None if the current table has another cause for these signals: an earlier version decided."""
     if attempt.cause is None or attempt.ended is None:
         return None
     recorded = attempt.ended.signals._replace(progress=attempt.progress)
@@ -234,16 +234,16 @@ def _evidence(state: RunState, attempt: AttemptState, seen: _Seen) -> Iterator[d
     ending = Ending(attempt.cause or Cause.LOST, "", recorded)
     decided = deciding(ending)
     sign = recorded.get("sign") if "sign" in decided else None
-    told: set[str] = set()
+    listed: set[str] = set()
     for name, value in signals._asdict().items():
         if value == Signals._field_defaults[name]:
             continue
         for each in value if isinstance(value, tuple) and name != "missing_outputs" else [value]:
             is_sign = sign is not None and _says(each, name, str(sign))
-            told.update([name], ["sign"] if is_sign else [])
+            listed.update([name], ["sign"] if is_sign else [])
             yield _signal(state, attempt, seen, name, _shown(each), decided=name in decided or is_sign)
     for name, value in recorded.items():  # what the rules read from several signals together
-        if name not in told and value != Signals._field_defaults.get(name):
+        if name not in listed and value != Signals._field_defaults.get(name):
             yield _signal(state, attempt, seen, name, value, decided=name in decided)
 
 
@@ -348,7 +348,7 @@ def _beside(state: RunState, name: str, attempt: AttemptState) -> Iterator[dict[
 
 
 def _waiting(state: RunState, name: str, task: TaskState, attempt: AttemptState) -> dict[str, Any] | None:
-    """What the newest attempt of a task waits for, and what becomes of it."""
+    """What the newest attempt of a task waits for, and what follows."""
     if attempt is not task.last or not attempt.is_live or state.tasks.get(task.path) is not task:
         return None
     waiting = waiting_for(state, task, booting_nodes(state))
@@ -373,7 +373,7 @@ def _move(state: RunState, task: TaskState, attempt: AttemptState) -> tuple[floa
     policy, ladder = task.plan.policy, task.plan.ladder
     if not state.meta.orchestrator:
         if policy.deadline is not None:
-            return attempt.until, (), "a deadline decides about its rung"
+            return attempt.until, (), "a deadline decides its rung"
         rung = next_rung_while_pending(attempt.rung, task.spent, policy, ladder)
         return attempt.until, () if rung is None else ladder.rungs[rung].pools, ""
     pauses = pauses_of((each.at, tuple(each.left_out)) for each in taken_back(state))
@@ -447,6 +447,6 @@ def history(
                 continue
             if len(rows) == limit:
                 return {"rows": rows, "next": rows[-1]["seq"]}
-            told = _event(reader.state, seq, event)
-            rows.append({**told, "task": event.task, "attempt": event.attempt})
+            row = _event(reader.state, seq, event)
+            rows.append({**row, "task": event.task, "attempt": event.attempt})
     return {"rows": rows, "next": None}

@@ -114,7 +114,7 @@ _Word = str | tuple[str, ...]
 
 
 class Changes(NamedTuple):
-    """What a look changed: of each table the delta ``{"seq", "words", "rows"}``, or ``None`` if it is as it was.
+    """The changes of a look: of each table the delta ``{"seq", "words", "rows"}``, or ``None`` if it is unchanged.
 
     ``words`` has the words to append by column, ``rows`` the values of each new or changed row by its number.
     """
@@ -177,17 +177,17 @@ class RunColumns:
         }
 
     def update(self, state: RunState, events: Sequence[Event], now: float | None = None) -> Changes | None:
-        """Take over the events of a look, which the state has folded already, and say what they changed.
+        """Apply the events of a look, which the state has folded already, and return the changes.
 
         ``None``: the rows have other numbers now, because tasks were retired or have come back; make new columns. The cost
-        depends on what changed. Only events that concern every task, such as the end of the run, look at all rows.
+        depends on the number of changes. Only events that concern every task, such as the end of the run, look at all rows.
         """
         if any(isinstance(event, (RunCreated, RunReset)) for event in events) or len(state.retired) != self._retired:
             return None
         self._state, self._now = state, now
         concern_all = any(isinstance(event, _OF_ALL) for event in events)
         if concern_all:
-            self._capacities.clear()  # a new plan may describe pools anew
+            self._capacities.clear()  # a new plan may describe pools differently
             for row, path in enumerate(self._retired_rows):
                 self._set_task(row, state.retired[path])
         new = self._number_new()
@@ -255,8 +255,8 @@ class RunColumns:
 
     def _nodes_in(self, events: Sequence[Event]) -> Iterator[NodeState]:
         """The nodes that events name: the machines that have these names, and those that had them before."""
-        told = (event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn)))
-        names = dict.fromkeys(told)
+        named = (event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn)))
+        names = dict.fromkeys(named)
         if names:
             yield from (node for node in self._state.former_nodes if node.name in names)
         yield from map(self._state.nodes.__getitem__, names)
@@ -264,7 +264,7 @@ class RunColumns:
     # -- rows
 
     def _number_new(self) -> list[str]:
-        """Give a number to each task of the state that has none yet; their rows are to be written in this order."""
+        """Number each task of the state that has no number yet; their rows are to be written in this order."""
         count = len(self._state.tasks) - len(self._rows)
         new = list(islice(reversed(self._state.tasks), count))[::-1]
         self._rows.update(
@@ -357,7 +357,7 @@ class RunColumns:
         )
 
     def _set_node(self, node: NodeState) -> None:
-        """Write the row of a node; a new machine under a name that is known has its own row."""
+        """Write the row of a node; a new machine under a known name has a separate row."""
         rows = self._node_rows.setdefault(node.name, [])
         row = next((row for row, each in rows if each is node), None)
         if row is None:
@@ -408,7 +408,7 @@ class _Table:
         self.rows: list[tuple[Any, ...]] = []
         self.words: dict[str, dict[_Word, int]] = {name: {} for name in words}
         self._changed: dict[int, None] = {}
-        self._told = dict.fromkeys(self.words, 0)  # how many words were given out, by column
+        self._given = dict.fromkeys(self.words, 0)  # how many words were given out, by column
 
     def word(self, name: str, word: _Word | None) -> int:
         """The index of a word; -1 for ``None``, an empty text and an empty list."""
@@ -436,8 +436,8 @@ class _Table:
         """The words and rows that are new or changed since the last call; ``None`` without any."""
         if not self._changed:
             return None
-        words = {name: list(islice(of, self._told[name], None)) for name, of in self.words.items()}
-        self._told = {name: len(of) for name, of in self.words.items()}
+        words = {name: list(islice(of, self._given[name], None)) for name, of in self.words.items()}
+        self._given = {name: len(of) for name, of in self.words.items()}
         rows = {row: list(self.rows[row]) for row in self._changed}
         self._changed = {}
         return {"seq": seq, "words": {name: new for name, new in words.items() if new}, "rows": rows}
@@ -501,7 +501,7 @@ _Band = tuple[str, float, float | None, str | None]
 
 
 def _undriven(state: RunState, now: float | None) -> Iterator[_Band]:
-    """The times between two engines; and since the last one, if the run is not over and has none now."""
+    """The times between two engines; and since the last one, if the run is not over and has no engine now."""
     for begin, end in state.undriven:
         yield "undriven", begin, end, None
     if state.status is RunStatus.STOPPED or (state.status is RunStatus.RUNNING and now is None):
@@ -509,9 +509,9 @@ def _undriven(state: RunState, now: float | None) -> Iterator[_Band]:
 
 
 def _left_out(state: RunState) -> Iterator[_Band]:
-    """The pauses of pools that attempts of this run waited for in vain.
+    """The pauses of pools in which attempts of this run got no node.
 
-    A pause is over before its time once an attempt of the run gets a node there.
+    A pause ends early once an attempt of the run gets a node there.
     """
     bound: dict[str, list[float]] = {}
     decisions = []

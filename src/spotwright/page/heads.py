@@ -146,7 +146,7 @@ def is_in_cluster(state: RunState) -> bool:
 
 
 def _waits(state: RunState) -> Iterator[dict[str, Any]]:
-    """What tasks wait for now, the reason of most tasks first. Whoever waits for other tasks waits for what those wait for."""
+    """What tasks wait for now, the reason of most tasks first. A task that waits for others has their reasons."""
     booting = booting_nodes(state)
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for task in state.tasks.values():
@@ -220,7 +220,7 @@ def deadline_of(state: RunState, now: float | None) -> dict[str, Any] | None:
 def expected_end(state: RunState, now: float | None) -> float | None:
     """When the run is expected to end (Unix seconds), with the figures of the decisions about its deadline; None without.
 
-    Each task that is under way or may start needs the rest of its work, a launch unless it runs, and then what follows it.
+    Each task that is under way or may start needs the rest of its work, a launch unless it runs, and then its successors.
     """
     return _latest(_reckoned(state, state.known_until(now)), state.started_at)
 
@@ -236,7 +236,7 @@ def _latest(reckoned: Iterable[tuple[TaskState, Outlook]], started_at: float) ->
 
 
 def _reckoned(state: RunState, now: float) -> Iterator[tuple[TaskState, Outlook]]:
-    """The tasks with a deadline that are under way or may start, with what the next decision about each reckons with."""
+    """The tasks with a deadline that are under way or may start, with the inputs of the next decision about each."""
     if state.status is not RunStatus.RUNNING:
         return
     for path in [*state.under_way, *(path for path in state.todo if path not in state.under_way)][:_MOST_LOOKED_AT]:
@@ -353,7 +353,7 @@ class _Pools:
         self._since = since
 
     def add(self, reader: RunReader, now: float) -> None:
-        """Add what one run says."""
+        """Add the figures of one run."""
         state = reader.state
         goes_on = state.status is RunStatus.RUNNING and (reader.now is not None or is_in_cluster(state))
         until = state.known_until(reader.now)
@@ -419,7 +419,7 @@ class _Pools:
 
 
 def taken_back(state: RunState) -> list[AttemptRecalled]:
-    """The decisions to take attempts back that had waited in vain, in the order in which they were made."""
+    """The decisions to recall attempts that got no node, in the order in which they were made."""
     taken = (each.taken_back for task in state.tasks.values() for each in task.attempts)
     return sorted((each for each in taken if each is not None), key=lambda each: each.at)
 

@@ -35,9 +35,9 @@ _AT_ONCE = 0.6  # seconds in which an answer reads lines that are not there yet;
 _FIRST = 50  # runs, the newest, that are read before a filter or an order is answered
 _MOST = 500  # lines in one answer
 _MOST_PROBLEMS = 20
-_PAUSE = 1.0  # seconds at least between two readings of a run that goes on, while it is viewed
+_PAUSE = 1.0  # seconds at least between two reads of an active run, while it is viewed
 _PAUSE_UNSEEN = 10.0
-_SHARE = 10.0  # a run that goes on is read again after so many times the time that it took
+_SHARE = 10.0  # an active run is read again after so many times the duration of the read
 _LOOKED = 15.0  # seconds after the last look at the list in which runs that go on are read again
 
 _SORTED = (
@@ -56,7 +56,7 @@ _SORTED = (
 """What lists can be sorted by, with a dash before it from the largest down."""
 
 _GROUPS = ("interruption", "error")
-"""Causes that are asked for together: counts of each are in every line."""
+"""Groups of causes in filters: each line counts them."""
 
 _TABLE = f"""
 CREATE TABLE runs (name TEXT PRIMARY KEY, made_at INTEGER NOT NULL, stamp TEXT NOT NULL, line TEXT NOT NULL,
@@ -109,7 +109,7 @@ class RunIndex:
         self._listed: Sequence[RunName] | None = None  # the list as the source gave it
         self._names: Sequence[RunName] = ()
         self._missing: dict[str, RunName] = {}  # runs without a line, or with an old one, newest first
-        self._lineless: set[str] = set()  # those of them without any
+        self._lineless: set[str] = set()  # the ones without a line
         self._read: dict[str, tuple[float, float]] = {}  # when a run was read last, and how long that took
         self._looked_at = -_LOOKED
 
@@ -133,7 +133,7 @@ class RunIndex:
         """
         asked = _asked(question)
         if asked.cause and asked.cause not in _GROUPS and not self._source.tells_causes:
-            raise InputError(f"cause={asked.cause}: the list of a cluster has no causes: ask for interruption or error")
+            raise InputError(f"cause={asked.cause}: a cluster's list does not have causes; use interruption or error")
         self._looked_at = time.monotonic()
         self._sync()
         if asked.is_all:
@@ -256,7 +256,7 @@ class RunIndex:
         stamp = run.stamp
         try:
             line = self._line(name)
-            told = json.dumps(line), 0, *_row(line)
+            columns = json.dumps(line), 0, *_row(line)
             if line.get("driven"):
                 stamp = ""  # its engine may end without a word in the journal
         except UnknownRun:  # it was deleted meanwhile
@@ -265,11 +265,11 @@ class RunIndex:
             self._names = [each for each in self._names if each.name != name]
             return
         except (SpotwrightError, OSError) as error:
-            told = _problem_row(run, str(error))
+            columns = _problem_row(run, str(error))
         except Exception:  # noqa: BLE001  # one run, whatever its files say, must not hide all others
             _LOG.exception("run %s cannot be read", name)
-            told = _problem_row(run, f"run {name} cannot be read: the terminal of the page has the details")
-        row = (name, run.made_at, stamp, *told)
+            columns = _problem_row(run, f"run {name} cannot be read: see the page's terminal for details")
+        row = (name, run.made_at, stamp, *columns)
         marks = ",".join("?" * _COLUMNS)
         self._do(lambda db: db.execute(f"INSERT OR REPLACE INTO runs VALUES ({marks})", row))  # noqa: S608  # marks
         now = time.monotonic()
@@ -355,13 +355,13 @@ def _connected(path: str) -> sqlite3.Connection:
 
 
 def _problem_row(run: RunName, message: str) -> tuple[Any, ...]:
-    """What is stored of a run that cannot be read."""
+    """The stored row of a run that cannot be read."""
     line = {"run": run.name, "started_at": run.made_at / 1e9, "problem": message}
     return json.dumps(line), 1, *_row(line)
 
 
 def _row(line: Mapping[str, Any]) -> list[Any]:
-    """What a line is found and sorted by."""
+    """The columns by which a line is found and sorted."""
     searched = f"{line['run']}\n{line.get('pipeline', '')}".casefold().encode(errors="replace").decode()
     causes = "".join(f"\n{cause}\n" for cause in line.get("causes") or ())
     sorts = {

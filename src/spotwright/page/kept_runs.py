@@ -1,6 +1,6 @@
-"""The runs that the page keeps: readers with what was folded, columns, changes of the last looks, accounts, logs.
+"""The runs that the page keeps open: readers with folded state, columns, changes of the last looks, accounts, logs.
 
-A run is folded once and followed from then on. Of too many runs those that were asked for least recently are let go.
+A run is folded once and followed from then on. If there are too many, the least recently requested ones are closed.
 """
 
 from __future__ import annotations
@@ -33,17 +33,15 @@ _FOLLOWED = 5.0
 from their starts, so those that are followed may be half as many more."""
 _LARGE_RUN = 10_000  # events that take a tenth of a second
 _LOOK_EVERY = 0.22  # seconds between looks at a run: its changes are sent at most four times a second
-_HEAD_EVERY = (
-    1.0  # seconds between heads of a run that goes on, and of a large one as many times as long as it takes to make
-)
+_HEAD_EVERY = 1.0  # seconds between heads of an active run; of a large one, so many times the duration of making it
 _HEAD_SHARE = 10.0
 _LARGE = 2000  # attempts: above it the head does not wait for the account unless costs are requested
-_LARGE_EVERY = 60.0  # seconds between accounts of a large run that goes on
+_LARGE_EVERY = 60.0  # seconds between accounts of a large active run
 _KEPT_LOOKS = 500  # two minutes of changes: a window that was away for longer loads again
 
 
 class _Costs(NamedTuple):
-    """The account of a run: of which run of this name, up to which event, whether it went on then, and when it was made."""
+    """The account of a run: of which run of this name, up to which event, whether it was active then, and when it was made."""
 
     made_at: int
     seq: int
@@ -63,7 +61,7 @@ class KeptRun:
     looked_at: float = 0.0
     asked_at: float = 0.0
     looks: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
-    """Of each look at it the number of the last event before and after, and what changed."""
+    """For each look, the number of the last event before and after, and the changes."""
     costs: _Costs | None = None
     logs: RunLogs | None = None
     downloads: dict[tuple[str, int | None, int], Iterator[bytes]] = field(default_factory=dict)
@@ -93,7 +91,7 @@ class KeptRun:
         return self._columns
 
     def update(self, events: Sequence[Event]) -> Changes | None:
-        """Take events over into the columns. ``None``: they have to be made anew."""
+        """Add events to the columns. ``None``: they must be made again."""
         return None if self._columns is None else self._columns.update(self.reader.state, events, self.reader.now)
 
     def begin_again(self) -> None:
@@ -103,7 +101,7 @@ class KeptRun:
 
     @property
     def place(self) -> dict[str, Any]:
-        """What a follower names to get what comes after: which rows it has, and the number of their last event."""
+        """A follower's position: which rows it has, and the number of their last event."""
         now, state = self.reader.now, self.reader.state
         return {
             "made_at": f"{self.made_at}-{self.rows}",  # a text: nanoseconds do not fit into a number of JavaScript
@@ -115,9 +113,9 @@ class KeptRun:
 
     @property
     def account(self) -> Account:
-        """Its account, made again when there are events.
+        """Its account, made again when there are new events.
 
-        It takes long: of a run that goes on it is at most a second old, of a large one a minute.
+        That takes long: the account of an active run is at most a second old, of a large one a minute.
         """
         now, costs = time.monotonic(), self.costs
         if costs is not None and costs.made_at == self.made_at:
@@ -130,7 +128,7 @@ class KeptRun:
 
     @property
     def account_at_hand(self) -> Account | None:
-        """Its account, for what need not wait for that of a large run: ``None`` until it is requested."""
+        """Its account, for callers that need not wait for a large run's: ``None`` until it is requested."""
         is_there = self.costs is not None and self.costs.made_at == self.made_at
         return None if self._is_large and not is_there else self.account
 
@@ -209,7 +207,7 @@ class KeptRuns:
         return self._index is not None and self._index.step()
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Release open resources."""
         if self._index is not None:
             self._index.close()
         if self._source is not None:
@@ -221,9 +219,9 @@ class KeptRuns:
         One that goes on is kept, so that it is not folded from its start again and again, and a large one where there is room:
         readers of the list may open it.
         """
-        told = self.source.line(name)
-        if told is not None:
-            return told
+        line = self.source.line(name)
+        if line is not None:
+            return line
         if name in self._runs:
             return self.run(name).line
         run = self._opened(name)
@@ -272,7 +270,7 @@ class KeptRuns:
             self._runs.popitem(last=False)
 
     def _look(self, name: str, run: KeptRun) -> None:
-        """Fold what is new. The stamp shows without opening the journal whether anything is."""
+        """Fold new events. The stamp shows without opening the journal whether there are any."""
         now = time.monotonic()
         if now - run.looked_at < _LOOK_EVERY:
             return
@@ -289,8 +287,8 @@ class KeptRuns:
         if changes is None:
             run.begin_again()
         else:
-            told = {kind: delta for kind, delta in changes._asdict().items() if delta is not None}
-            run.looks.append((before, run.seq, told))
+            changed = {kind: delta for kind, delta in changes._asdict().items() if delta is not None}
+            run.looks.append((before, run.seq, changed))
             del run.looks[:-_KEPT_LOOKS]
 
 

@@ -41,7 +41,7 @@ _MOST_BYTES = 4 << 20  # of the lines of one page
 _SEARCH = 1.0  # seconds after which a search returns where it goes on
 
 Read = Callable[[int, int], bytes]
-"""Reads a log: from which byte on, and at most how many."""
+"""Reads a log: from which byte, and at most how many."""
 
 
 class Line(NamedTuple):
@@ -113,7 +113,10 @@ class LogLines:
         return block * _BLOCK + position + 1
 
     def page(self, first: int, count: int) -> list[Line]:
-        """Lines from one on: at most so many, and at most :data:`MOST_LINES`. Of long ones it may be fewer, but not none."""
+        """Lines from a number on: at most so many, and at most :data:`MOST_LINES`.
+
+        Of long ones there may be fewer, but at least one.
+        """
         self._look()
         first = max(0, first)
         last = min(self._count, first + min(count, MOST_LINES))  # the line after them
@@ -210,7 +213,7 @@ _ESCAPES_IN_BYTES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b
 
 
 def _line(number: int, head: bytes, tail: bytes, length: int) -> Line:
-    """A line of which the first and the last bytes are known. A long progress bar ends with its last state."""
+    """A line of which only the first and the last bytes are read. A long progress bar ends with its last state."""
     if length <= LONGEST_LINE:
         return Line(number, shown_parts(head))
     if b"\r" in tail[-LONGEST_LINE:].rstrip(b"\r"):
@@ -278,7 +281,7 @@ def _runs(text: str) -> Iterator[_Run]:
 
 
 def _as_drawn(runs: Iterable[_Run]) -> list[_Run]:
-    """What a terminal shows once all is written: a later character stands in the place of an earlier one."""
+    """The final state of a terminal line: a later character overwrites an earlier one."""
     cells: list[tuple[str, str]] = []
     cursor = 0
     for text, style, moves in runs:
@@ -468,7 +471,7 @@ class LogsInOrder:
 
 _MOST_LOGS = 200  # that are shown one after the other
 _MOST_KEPT = 1000  # logs whose blocks are known
-_LISTED_FOR = 1.0  # seconds: a run that goes on may have new attempts by then
+_LISTED_FOR = 1.0  # seconds: an active run may have new attempts by then
 
 
 class RunLogs:
@@ -511,7 +514,7 @@ class RunLogs:
         }
 
     def find(self, task: str, attempt: int | None, query: str, first: int) -> dict[str, Any]:
-        """``hits``: the numbers of the lines that have a text; ``more``: where the search goes on, or null."""
+        """``hits``: the numbers of the lines with a text; ``more``: where the search continues, or null."""
         found = self._of(self._logs(task, attempt), attempt).find(query, max(0, first))
         return {"hits": found.lines, "more": found.more}
 
@@ -547,9 +550,9 @@ class RunLogs:
 
     def _left_out(self, logs: Sequence[AttemptLog], attempt: int | None) -> str:
         if self._reader.state.meta.orchestrator == ON_KFP:
-            return "this run is on Kubeflow Pipelines, which has its logs"
+            return "this run's logs are on Kubeflow Pipelines"
         if len(logs) > _MOST_LOGS:
-            return f"these are the first {_MOST_LOGS} of {len(logs):,} logs"
+            return f"showing the first {_MOST_LOGS} of {len(logs):,} logs"
         if attempt is not None and not logs[0].has_node:
             return "this attempt never had a node" if logs[0].ended else "this attempt has no node yet"
         return ""

@@ -285,9 +285,9 @@ def totals_document(runs: Iterable[tuple[RunReader, Account]], since: float | No
         if state.meta.orchestrator:
             namespaces[reader.folder.name] = str(state.meta.arguments.get("namespace", ""))
     document = totals_json(totals)
-    for told, total in zip(document["totals"], totals.by_kind.values(), strict=True):
-        told["pipelines"] = _groups((line.pipeline, line) for line in total.lines)
-        told["namespaces"] = _groups((namespaces.get(line.run, ""), line) for line in total.lines)
+    for total_of_kind, total in zip(document["totals"], totals.by_kind.values(), strict=True):
+        total_of_kind["pipelines"] = _groups((line.pipeline, line) for line in total.lines)
+        total_of_kind["namespaces"] = _groups((namespaces.get(line.run, ""), line) for line in total.lines)
     return {**document, "since": since}
 
 

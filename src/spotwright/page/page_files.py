@@ -34,7 +34,7 @@ _IMPORT = re.compile(r"""(?:^|;)\s*(?:import|export)\b[^"';]{0,400}["']([^"']{1,
 
 
 class PageFile(NamedTuple):
-    """One file: what it is, its bytes, and the same compressed."""
+    """One file: its media type, its bytes, and the same compressed."""
 
     content_type: str
     content: bytes

@@ -52,7 +52,7 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
     "log/find": ("task", "n", "environment", "q", "from"),
     "artifacts": ("task",),
 }
-"""What is asked of a run, with the parameters of each; the question of the worker has the same name, ``head`` for the first."""
+"""The questions about a run, with the parameters of each; the worker's question has the same name, ``head`` for the first."""
 
 
 _LIMITS = Limits(arrival=30.0, idle=30.0, memory=2**30, body=0, large=2**30)  # no TLS, and its own workers' answers
@@ -147,7 +147,7 @@ class PageServer:
             raise  # the client is gone
         except Exception:  # noqa: BLE001  # it must not end the answer without its headers
             _LOG.exception("a request of the page failed")
-            return _error(500, "fault", "the page has a fault here; its terminal has the details")
+            return _error(500, "fault", "internal error of the page; see its terminal for details")
 
     async def _allowed(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         path = request.path.removeprefix(self._base).lstrip("/")
@@ -161,7 +161,7 @@ class PageServer:
         if not self._identity.is_known(request.cookies):
             if is_page:
                 return _locked()
-            return _error(401, "token", "open the address that 'spotwright page' printed: it has a token")
+            return _error(401, "token", "open the address that 'spotwright page' printed: it includes a token")
         return await handler(request)
 
     async def _enter(self, request: web.Request, token: str) -> web.StreamResponse:
@@ -245,7 +245,7 @@ class PageServer:
         if answer.status != 200:  # without its end the browser knows that the file is not whole
             if request.transport is not None:
                 request.transport.close()
-            raise ConnectionResetError("the log cannot be read on")
+            raise ConnectionResetError("cannot continue reading the log")
         await response.write_eof()
         return response
 
@@ -312,8 +312,8 @@ def _file_name(*parts: str) -> str:
 
 def _locked() -> web.Response:
     text = (
-        "This page opens with the address that 'spotwright page' printed: it has a token, new at each start. "
-        "Where the page has ended, start it again.\n"
+        "Open this page with the address that 'spotwright page' printed: it includes a token, which is new at each start. If"
+        " the page was stopped, start it again.\n"
     )
     return web.Response(status=401, text=text, headers={"Cache-Control": "no-store"})
 

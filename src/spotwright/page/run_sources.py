@@ -27,7 +27,7 @@ _LISTED = 1.0  # seconds for which a list is kept, at least
 _SHARE = 20.0  # and so many times the time that it took
 _LISTED_CLUSTER = 2.0
 _LONGEST = 255  # bytes of a file's name
-_TRIES = 4  # of a lost connection, 1.4 seconds: the page asks again by itself
+_TRIES = 4  # after a lost connection, 1.4 seconds: the page retries by itself
 
 
 class RunName(NamedTuple):
@@ -50,7 +50,7 @@ class Problem(NamedTuple):
 
 
 class RunsSource(Protocol):
-    """What the page asks of a place with runs."""
+    """The page's interface to a place with runs."""
 
     kind: str
     """``state`` or ``cluster``."""
@@ -65,7 +65,7 @@ class RunsSource(Protocol):
     """Whether its lines have the causes of attempts."""
 
     def line(self, name: str) -> dict[str, Any] | None:
-        """The line of a run, where the source has it at hand; ``None``: open the run. Raises :class:`UnknownRun`."""
+        """The line of a run, if the source has it at hand; ``None``: open the run. Raises :class:`UnknownRun`."""
 
     def find(self, name: str) -> str:
         """The full name of a run by its beginning, or ``last``. Raises :class:`UnknownRun`."""
@@ -163,13 +163,13 @@ class LocalRuns:
         return ()
 
     def close(self) -> None:
-        """Do nothing: no resource is held."""
+        """Do nothing: there are no resources to release."""
 
 
 class ClusterRuns:
-    """The runs that are recorded in a cluster, read with the caller's own login. ``options``: as ``--cluster`` takes them.
+    """The runs recorded in a cluster, read with the caller's own login. ``options``: as ``--cluster`` takes them.
 
-    A connection that was lost is made again by the next question.
+    A lost connection is reopened by the next question.
     """
 
     kind = "cluster"
@@ -216,7 +216,7 @@ class ClusterRuns:
     def line(self, name: str) -> dict[str, Any]:
         """See :meth:`RunsSource.line`: the recorder's status of a run, without causes, waste and savings."""
         if name not in self._lines:
-            raise UnknownRun(f"no run {name!r} that you may read")
+            raise UnknownRun(f"run {name!r} does not exist, or you may not read it")
         line = self._lines[name]
         tasks = line["tasks"]
         done = sum(tasks.get(status.value, 0) for status in TaskStatus if status.is_good)
@@ -234,7 +234,7 @@ class ClusterRuns:
         """See :meth:`RunsSource.open`. Only a whole name counts, as in a state folder."""
         reader = self._runs.open(name, self._namespace)
         if reader.folder.name != name:
-            raise UnknownRun(f"no run {name!r} that you may read")
+            raise UnknownRun(f"run {name!r} does not exist, or you may not read it")
         return reader
 
     def stamp(self, _name: str) -> object:

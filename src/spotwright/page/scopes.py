@@ -35,7 +35,7 @@ _DIGITS = 10  # of the number of an iteration, at most
 
 @dataclass(slots=True)
 class _Inside:
-    """What the tasks of a scope come to. Tasks that are pipelines themselves are counted by the tasks in them."""
+    """The totals of a scope's tasks. Tasks that are pipelines are counted by the tasks in them."""
 
     counts: Counter[str] = field(default_factory=Counter)
     attempts: int = 0
@@ -44,7 +44,7 @@ class _Inside:
     cost: float = 0.0
 
     def add(self, other: _Inside) -> None:
-        """Add what is inside another scope."""
+        """Add the totals of another scope."""
         for status, count in other.counts.items():
             self.counts[status] += count
         self.attempts += other.attempts
@@ -118,7 +118,7 @@ def _scope(state: RunState, run: str, name: str) -> _Found:
     index = int(number) if number.isascii() and number.isdigit() and len(number) < _DIGITS else items
     if index >= items:
         raise UnknownRun(
-            f"loop {path} of run {run} has {plural(items, 'iteration')}, counted from 0, and none is {number!r}"
+            f"loop {path} of run {run} has {plural(items, 'iteration')}, counted from 0: {number!r} does not exist"
         )
     if index < len(scopes):
         return _Found(scopes[index].place, scopes[index], task)
@@ -128,7 +128,10 @@ def _scope(state: RunState, run: str, name: str) -> _Found:
 def _tally(
     state: RunState, costs: Account | None, loop: TaskState | None = None
 ) -> tuple[Mapping[str, _Inside], Mapping[int, _Inside]]:
-    """What is inside each task by its path, and inside each iteration of one loop. One pass, from the last task to the first."""
+    """The totals inside each task by its path, and inside each iteration of one loop.
+
+    One pass, from the last task to the first.
+    """
     money = _money(costs)
     inside: dict[str, _Inside] = {}
     iterations: dict[int, _Inside] = {}

@@ -58,18 +58,20 @@ def is_loopback(host: str) -> bool:
 def refusal_of(
     method: str, target: str, headers: Headers, host_names: Collection[str], *, is_page: bool
 ) -> Refusal | None:
-    """Why a request is refused before its sender is checked; ``None``: it may go on.
+    """Why a request is refused before its sender is checked; ``None``: it is accepted.
 
-    ``target``: as it was sent. ``host_names``: names besides those of loopback. ``is_page``: the address of a page, to
+    ``target``: as it was sent. ``host_names``: names in addition to the loopback ones. ``is_page``: the address of a page, to
     which a link elsewhere may lead.
     """
     if method not in _METHODS:
-        return Refusal(405, "method", "the page only reads: send GET or HEAD")
+        return Refusal(405, "method", "the page is read-only: send GET or HEAD")
     if len(target) > _LONGEST:
-        return Refusal(414, "address", f"the address has {len(target):,} characters, and {_LONGEST:,} are read")
+        return Refusal(414, "address", f"the address has {len(target):,} characters, and the limit is {_LONGEST:,}")
     path = _path(target)
     if not path.startswith("/") or not path.isprintable() or not {".", ".."}.isdisjoint(re.split(r"[/\\]", path)):
-        return Refusal(400, "address", "not an address of the page: it begins with /, and has no dots as names")
+        return Refusal(
+            400, "address", "not an address of the page: it begins with / and must not contain . or .. segments"
+        )
     hosts = headers.getall("Host", [])
     if len(hosts) != 1:
         return Refusal(400, "host", f"the request has {len(hosts)} Host headers: send one")

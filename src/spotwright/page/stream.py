@@ -25,7 +25,7 @@ _FULL = 40  # looks that a slow window has not received yet; then it loads again
 
 
 def event(name: str, document: Any, identity: str = "") -> bytes:
-    """One event as it is sent. ``identity``: what the browser names when it connects again."""
+    """One event in wire format. ``identity``: the id that the browser sends when it reconnects."""
     head = f"id: {identity}\n" if identity else ""
     return f"{head}event: {name}\ndata: {json.dumps(document, separators=(',', ':'), ensure_ascii=False)}\n\n".encode()
 

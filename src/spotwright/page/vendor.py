@@ -36,7 +36,7 @@ def vendor_modules(table: Path = TABLE) -> dict[str, str]:
 
 
 def vendor_faults() -> list[str]:
-    """What is wrong with the files in ``assets/vendor``, in words; empty if they match the table."""
+    """The problems with the files in ``assets/vendor``; empty if they match the table."""
     expected = {entry["file"]: entry["sha256"] for entry in vendor_files(json.loads(TABLE.read_text(encoding="utf-8")))}
     there = {path.name: path for path in VENDOR.glob("[!.]*")}
     missing = [name for name in expected if name not in there]
@@ -51,15 +51,15 @@ def vendor_faults() -> list[str]:
 
 
 def ensure_vendor() -> None:
-    """Make the files where this is a clone, which takes npm and some seconds the first time. Raises :class:`InputError`.
+    """Create the files in a clone, which takes npm and some seconds the first time. Raises :class:`InputError`.
 
-    The error says what to type. No effect if all files are there.
+    The error names the command to run. No effect if all files exist.
     """
     faults = vendor_faults()
     if not faults:
         return
     if not _SCRIPT.exists():
-        raise InputError(f"the page's modules: {faults[0]}; install spotwright again, or in a clone type: make page")
+        raise InputError(f"the page's modules: {faults[0]}; install spotwright again, or in a clone run: make page")
     # Its output is not a result of the command, so it goes to the error output (descriptor 2).
     if subprocess.run([sys.executable, str(_SCRIPT)], stdout=2, check=False).returncode != 0:
-        raise InputError("the page's modules could not be made, as said above; mend that, then type: make page")
+        raise InputError("the page's modules could not be made, as said above; fix that, then run: make page")

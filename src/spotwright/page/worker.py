@@ -89,7 +89,7 @@ def _exactly(stream: BinaryIO, length: int) -> bytes | None:
 def main() -> None:
     """Answer until the input ends, and fill the index between questions."""
     questions = os.fdopen(os.dup(0), "rb", buffering=0)
-    told = os.fdopen(os.dup(1), "wb")
+    output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not write among the answers
     settings = _read(questions)
     if settings is None:
@@ -105,8 +105,8 @@ def main() -> None:
                 return
             status, document = answer(runs, question)
             body, is_gzip = _encoded(document)
-            told.write(ANSWER.pack(question["id"], status, is_gzip, len(body)) + body)
-            told.flush()
+            output.write(ANSWER.pack(question["id"], status, is_gzip, len(body)) + body)
+            output.flush()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ ANSWER = struct.Struct(">IHBI")
 """Before an answer: the number of its question, an HTTP status, 1 where the body is compressed with gzip, its length."""
 
 _LONGEST = 120.0  # seconds that an answer may take; a worker that takes longer hangs, and is ended
-_ENDING = 2.0  # seconds until a worker is killed that does not end by itself
+_ENDING = 2.0  # seconds until a worker that does not end is killed
 _WAITING = 200  # questions to one worker that wait; more are refused: a client asks faster than can be read
 
 
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 class Workers:
-    """Starts workers when they are first asked, and again where one has died."""
+    """Starts workers on first use, and again after one has died."""
 
     def __init__(self, settings: Mapping[str, Any], count: int = 1) -> None:
         self._settings = dict(settings)
@@ -75,14 +75,14 @@ class _Worker:
 
     async def ask(self, question: Mapping[str, Any]) -> Answer:
         if len(self._waiting) >= _WAITING:
-            return _failure(503, "busy", "the page has too many questions at once: load it again in a moment")
+            return _failure(503, "busy", "too many requests to the page at once: reload it in a moment")
         async with self._starting:
             process = self._process
             if process is None or process.returncode is not None or self._reader is None or self._reader.done():
                 try:
                     process = await self._start()
                 except OSError as error:
-                    return _failure(503, "worker", f"no process can be started that reads runs ({error.strerror})")
+                    return _failure(503, "worker", f"cannot start a process to read runs ({error.strerror})")
         self._number = self._number % 0xFFFFFFFF + 1
         number = self._number
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -99,7 +99,7 @@ class _Worker:
         except TimeoutError:
             with suppress(ProcessLookupError):
                 process.kill()
-            return _failure(503, "worker", f"no answer for {_LONGEST:.0f} seconds: load the page again")
+            return _failure(503, "worker", f"no answer for {_LONGEST:.0f} seconds: reload the page")
         finally:
             waiting.pop(number, None)
 
@@ -155,7 +155,7 @@ def _write(stream: asyncio.StreamWriter, data: Mapping[str, Any]) -> None:
 
 
 def _ended() -> Answer:
-    return _failure(503, "worker", "the process that reads runs has ended, and starts again: load the page again")
+    return _failure(503, "worker", "the process that reads runs ended and is restarting: reload the page")
 
 
 def _failure(status: int, kind: str, message: str) -> Answer:

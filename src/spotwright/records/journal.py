@@ -42,7 +42,7 @@ JournalRow = tuple[int, float, str, str, int, str]
 FORMAT = 2
 """The format of journals, in SQLite's ``user_version``. Journals of format 1 (version 0.1) can be read as well.
 
-Format 2 has more kinds of event, and leases that expire. An engine that takes up a run of format 1 converts its journal to
+Format 2 has more kinds of event, and leases that expire. An engine that resumes a run of format 1 converts its journal to
 format 2.
 """
 
@@ -161,7 +161,7 @@ class Journal:
         """Raise :class:`StateError` where the journal has more than a million events."""
         (last,) = self._db.execute("SELECT max(seq) FROM events").fetchone()
         if last is not None and last > _MOST_EVENTS:
-            raise StateError(f"{self.path}: has more than {_MOST_EVENTS:,} events; it is not read")
+            raise StateError(f"{self.path}: has more than {_MOST_EVENTS:,} events and cannot be read")
 
     def close(self) -> None:
         """Close the file."""
@@ -208,12 +208,12 @@ class Journal:
         return self._renewed_at + self._lasts / 3
 
     def give_up(self) -> None:
-        """Give the lease back, unless another engine has taken it."""
+        """Release the lease, unless another engine has taken it."""
         with self._question(), self._transaction():
             self._db.execute("UPDATE lease SET owner = '' WHERE epoch = ?", (self.epoch,))
 
     def lease(self) -> Lease | None:
-        """The lease, or None if no engine has taken it since it was given back. :meth:`Lease.is_held` says if it is valid."""
+        """The lease, or None if no engine holds it since its release. :meth:`Lease.is_held` says if it is valid."""
         with self._question():
             return self._lease()
 
@@ -246,7 +246,7 @@ class Journal:
     def append(self, events: Iterable[Event]) -> None:
         """Append events in one durable transaction.
 
-        Raises :class:`Fenced` when another engine has taken the run, :class:`StateError` when the disk is full.
+        Raises :class:`Fenced` if another engine took the run, :class:`StateError` if the disk is full.
         """
         rows = [(at, kind, task, attempt, _TO_JSON(data)) for at, kind, task, attempt, data in map(encode, events)]
         with self._question(), self._transaction():
@@ -265,8 +265,8 @@ class Journal:
     def events(self, after: int = 0, only_of: str = "") -> Iterator[tuple[int, Event]]:
         """The events after a sequence number, each with its own sequence number.
 
-        ``only_of``: only events of this task, of the tasks inside it, and of no task. To leave the others out here is ten times
-        as fast as to read them.
+        ``only_of``: only events of this task, of the tasks inside it, and without a task. Filtering here is ten times as fast
+        as reading all.
         """
         with closing(self.rows(after, only_of=only_of)) as rows:
             yield from decoded(rows, str(self.path), self._writer)
@@ -286,7 +286,7 @@ class Journal:
                 self._db.begin()
 
     def first_and_last(self) -> tuple[Event | None, str]:
-        """The first event, and the kind of the last one; of a journal without events None and an empty text.
+        """The first event, and the kind of the last one; None and an empty text for a journal without events.
 
         For a look at many runs, of which few are read in full.
         """
@@ -355,7 +355,7 @@ def decoded(rows: Iterable[JournalRow], place: str, writer: Callable[[], str]) -
         for seq, at, kind, task, attempt, data in rows:
             yield seq, read(at, kind, task, attempt, data)
     except json.JSONDecodeError as error:
-        raise StateError(f"{place}: is damaged ({error}) and cannot be read from there on") from error
+        raise StateError(f"{place}: is damaged ({error}) and cannot be read beyond that point") from error
     except RecursionError:
         raise StateError(f"{place}: event {seq} has a value that is nested too deeply to be read") from None
     except UnknownEvent as error:
@@ -371,7 +371,7 @@ def _named(holder: Holder) -> str:
 
 
 def _require_files(path: Path) -> None:
-    """Raise :class:`StateError` unless the journal, and what SQLite keeps beside it, are regular files of bounded size."""
+    """Raise :class:`StateError` unless the journal, and SQLite's files beside it, are regular files of bounded size."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         file = f"{path}{suffix}"
         try:
@@ -432,7 +432,7 @@ def _checked(connection: _Connection, path: Path) -> _Connection:
         raise StateError(f"{path}: is not a journal of spotwright (its schema has: {foreign[:60]!r})")
     if version > FORMAT:
         raise StateError(
-            f"{path}: written by a newer version of spotwright (format {version}, this one knows {FORMAT}): upgrade"
+            f"{path}: written by a newer version of spotwright (format {version}, this one reads up to {FORMAT}): upgrade"
         )
     raise StateError(f"{path}: is not a journal of spotwright")
 
@@ -454,11 +454,11 @@ def _clear_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except json.JSONDecodeError as error:
-        raise StateError(f"{path}: is damaged ({error}) and cannot be read from there on") from error
+        raise StateError(f"{path}: is damaged ({error}) and cannot be read beyond that point") from error
     except sqlite3.Error as error:
         text = str(error)
         if text == "interrupted":
-            raise StateError(f"{path}: is not read: a question took more than {_DEADLINE:g} s") from error
+            raise StateError(f"{path}: cannot be read: a query took more than {_DEADLINE:g} s") from error
         if "disk is full" in text or "disk I/O" in text:
             raise StateError(
                 f"{path}: the disk is full or failing ({text}); free some space, then resume the run"
@@ -474,9 +474,9 @@ _WHILE = 2_000_000_000  # nanoseconds after which another write surely gives a f
 
 
 def journal_stamp(journal: Path) -> JournalStamp | None:
-    """What changes whenever the journal does. None where it was written so shortly ago that the next write may not show.
+    """A stamp that changes whenever the journal does. None if it was written so recently that the next write may not show.
 
-    Take it before the journal is read: what is written meanwhile changes the next one.
+    Take it before the journal is read: later writes change the next stamp.
     """
     now, wal = time.time_ns(), f"{os.fspath(journal)}-wal"
     stamp: list[int] = []

@@ -72,7 +72,7 @@ class RunReader:
                 yield event
 
     def follow(self, pause: float) -> Iterator[list[Event]]:
-        """The events of each further look, one every ``pause`` seconds, until no engine drives the run any more."""
+        """Yield the events of each further look, one every ``pause`` seconds, while an engine drives the run."""
         while self.is_driven and self.state.status is RunStatus.RUNNING:
             self.source.pause(pause)
             yield self.refresh()
@@ -96,7 +96,7 @@ def _no_collection() -> Iterator[None]:
 
 
 ENVIRONMENT = 0
-"""The number that stands for the build of a task's Python environment, before its first attempt."""
+"""The number of the build of a task's Python environment, before its first attempt."""
 
 _POLL = 0.2  # seconds between two looks at followed logs: a person reads along
 
@@ -138,7 +138,7 @@ class AttemptLog:
         return self.read(0).decode("utf-8", "replace")
 
     def read(self, offset: int, at_most: int = -1) -> bytes:
-        """What the log has from an offset on, ``at_most`` so many bytes; -1: all."""
+        """The log's bytes from an offset, at most ``at_most``; -1: all."""
         return self.source.read_log(self.task, self.attempt, self.environment, offset, at_most)
 
 
@@ -213,7 +213,7 @@ class _Selection:
         paths = self._paths(tasks)
         logs = self._of_tasks(paths)
         if self._attempt == ENVIRONMENT and not logs:
-            raise UnknownRun(f"run {run} has built no Python environment for task {paths[0]}")
+            raise UnknownRun(f"run {run} did not build a Python environment for task {paths[0]}")
         if self._attempt is not None and not logs:
             count = len(tasks[paths[0]].attempts)
             raise UnknownRun(
@@ -231,7 +231,7 @@ class _Selection:
         known = (path for path in candidates if path in tasks)
         paths = list(known if self._task is None else _tasks_named(self._reader.state, self._task, known))
         if self._attempt is not None and len(paths) > 1:
-            raise InputError(f"{self._task} is more than one task: {', '.join(paths)}; name one of them")
+            raise InputError(f"{self._task} matches several tasks: {', '.join(paths)}; name one of them")
         return paths
 
     def _of_tasks(self, paths: Iterable[str]) -> list[AttemptLog]:
@@ -284,7 +284,7 @@ class _Tails:
         return bool(self._ended) and not self._growing
 
     def read(self, logs: Iterable[AttemptLog], *, is_over: bool) -> Iterator[tuple[AttemptLog, str]]:
-        """The new text of these logs and of those before; ``is_over``: no log grows any more."""
+        """The new text of these logs and of earlier ones; ``is_over``: the logs no longer grow."""
         for log in logs:
             if log.key not in self._ended and (log.has_node or log.ended):  # thousands may wait for a node
                 _, tail = self._growing.get(log.key) or (log, _Tail(log))
@@ -308,7 +308,7 @@ class _Tail:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read(self, *, ends_here: bool) -> str:
-        """The new text; ``ends_here``: the log does not grow any more."""
+        """The new text; ``ends_here``: the log no longer grows."""
         data = self._log.read(self._position)
         self._position += len(data)
         return self._decoder.decode(data, final=ends_here)

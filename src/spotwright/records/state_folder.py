@@ -89,7 +89,7 @@ class RunFolder:
         return self.path / "forecast.json"
 
     def own_forecast(self) -> Path | None:
-        """The same, where it is there. Raises :class:`StateError` where it is not a regular file of bounded size."""
+        """The same, if it exists. Raises :class:`StateError` if it is not a regular file of bounded size."""
         try:
             require_regular(self.forecast.lstat(), LARGEST_FILE)
         except FileNotFoundError:
@@ -202,8 +202,8 @@ class StateFolder:
             )
         if int(text) > LAYOUT:
             raise StateError(
-                f"{path}: written by a newer version of spotwright (layout {text}, this one knows {LAYOUT}): "
-                "upgrade, or choose another folder with --state"
+                f"{path}: written by a newer version of spotwright (layout {text}, this one reads up to {LAYOUT}): upgrade, or"
+                " choose another folder with --state"
             )
         return cls(path)
 
@@ -238,7 +238,7 @@ class StateFolder:
         return self.path / "trash"
 
     def volume(self, name: str) -> Path:
-        """The folder that stands for a persistent volume claim."""
+        """The folder that replaces a persistent volume claim."""
         return self.path / "volumes" / _file_name(name)
 
     def run(self, name: str) -> RunFolder:
@@ -259,7 +259,7 @@ class StateFolder:
             raise InputError(f"run {name} exists already; choose another name") from error
         except OSError as error:
             raise StateError(
-                f"{folder.path}: cannot be made ({error.strerror}); choose another folder with --state"
+                f"{folder.path}: cannot be created ({error.strerror}); choose another folder with --state"
             ) from error
         return folder
 
@@ -324,7 +324,7 @@ def missing_folder(path: Path) -> str:
     """The clause of a message for a state folder that does not exist: where it was looked for."""
     path = path.absolute()
     if path.name != STATE_NAME:
-        return f"there is no folder {path}"
+        return f"folder not found: {path}"
     found, searched = nearest_state(path.parent), _searched(path.parent)
     if found != path:
         return f"there is no {STATE_NAME} in {path.parent}; the nearest one above is {found}"

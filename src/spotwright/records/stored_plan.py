@@ -160,7 +160,7 @@ def plan_document(stored: StoredPlan) -> dict[str, Any]:
 
 
 def save_forecast(folder: RunFolder, text: str) -> None:
-    """Put what ``spotwright plan --json`` printed beside a run. Raises :class:`StateError` if it cannot be written."""
+    """Store the output of ``spotwright plan --json`` beside a run. Raises :class:`StateError` if it cannot be written."""
     _write(folder, folder.forecast, text)
 
 
@@ -181,7 +181,7 @@ def load_plans(folder: RunFolder, texts: PlanTexts | None = None) -> list[Stored
     texts = folder if texts is None else texts
     plans = [_load(texts, folder.path, version) for version in range(1, texts.plan_count() + 1)]
     if not plans:
-        raise StateError(f"{folder.path}: has no plan; the run was never started")
+        raise StateError(f"{folder.path}: its plan is missing; the run was never started")
     return plans
 
 
@@ -217,7 +217,7 @@ class PlanVersions(Sequence[Plan]):
             return self._plans[index]
         count = self._texts.plan_count()
         if not count:
-            raise StateError(f"{self._path}: has no plan; the run was never started")
+            raise StateError(f"{self._path}: its plan is missing; the run was never started")
         for version in range(len(self._plans) + 1, count + 1):
             self._plans.append(_load(self._texts, self._path, version).plan)
         return self._plans[index]
@@ -277,13 +277,13 @@ class RunSource(PlanTexts, Protocol):
         """The present by the recorder's clock, in Unix seconds."""
 
     def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
-        """What a log has from an offset on, ``at_most`` so many bytes (-1: all); empty without a log.
+        """A log's bytes from an offset, at most ``at_most`` (-1: all); empty without a log.
 
         ``environment``: the file of a build's log, or empty for the log of an attempt.
         """
 
     def other_run(self, name: str) -> RunSource | None:
-        """Another run beside this one, if it is there."""
+        """Another run beside this one, if it exists."""
 
 
 LARGEST_LOG = 4_000_000_000

@@ -51,7 +51,7 @@ class Trash:
         """
         refusal = self.refusal(path) or self.refusal(self.folder)
         if refusal:
-            raise StateError(f"{path}: is left alone: {refusal}")
+            raise StateError(f"{path}: not deleted: {refusal}")
         try:
             if path.parent != self.folder:
                 self.folder.mkdir(exist_ok=True)
@@ -115,7 +115,7 @@ _BLOCK = 512  # bytes in a unit of st_blocks on every file system; see stat(2)
 
 
 class DiskUse(NamedTuple):
-    """The space that a file or folder takes on its disk, in bytes, and its last change, in Unix seconds."""
+    """The bytes that a file or folder takes on its disk, and its last change, in Unix seconds."""
 
     size: int
     changed_at: float

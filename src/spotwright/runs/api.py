@@ -103,7 +103,7 @@ class Run:
         return self
 
     def cancel(self) -> Run:
-        """Cancel the run and wait until none of its processes is left. Raises :class:`InputError` if it has ended."""
+        """Cancel the run and wait until all its processes have ended. Raises :class:`InputError` if it has ended."""
         require_platform()
         from spotwright.runs import resume as cancellation
 
@@ -111,7 +111,7 @@ class Run:
         return self
 
     def resume(self, *, as_compiled: bool = False, progress: bool = True) -> Run:
-        """Go on after a stop, a crash or a failure, with the present code of the pipeline, and wait for the end.
+        """Resume after a stop, a crash or a failure, with the present code of the pipeline, and wait for the end.
 
         ``as_compiled`` does not read the files of the pipeline and the configuration again.
         """

@@ -61,7 +61,7 @@ _ENVIRONMENT = re.compile("[0-9a-f]{32}")
 """The names that the local body gives to environments."""
 
 REQUEST_SIGNAL = getattr(signal, "SIGUSR1", None)
-"""The signal to an engine after a request was written to its journal; ``None`` on platforms where no engine can run."""
+"""The signal to an engine after a request was written to its journal; ``None`` on platforms without an engine."""
 
 
 def require_platform() -> None:
@@ -72,13 +72,14 @@ def require_platform() -> None:
 
 
 def require_lasting(folder: Path) -> None:
-    """Raise :class:`InputError` for a folder of which each attempt has its own layer: what a script writes there is lost."""
+    """Raise :class:`InputError` for a folder of which each attempt has a separate layer: a script's files there are lost."""
     from spotwright.errors import InputError
     from spotwright.local.supervisor.private_folders import private_folders
 
     if str(folder.resolve()) in private_folders():
         raise InputError(
-            f"{folder}: what a script writes here is lost with its attempt, as on a reclaimed node; run it in another folder"
+            f"{folder}: files that a script writes here are lost with its attempt, as on a reclaimed node; run it in another"
+            " folder"
         )
 
 
@@ -254,9 +255,9 @@ def open_backend(
 
 
 def settle(folder: RunFolder, epoch: int, state: RunState, secrets: Secrets | None) -> list[Event]:
-    """End the attempts that a dead engine left, for a run that is cancelled. Returns the facts about them.
+    """End the attempts of a dead engine, for a run that is cancelled. Returns the facts about them.
 
-    ``secrets`` is ``None`` where they cannot be read.
+    ``secrets`` is ``None`` if they cannot be read.
     """
     from spotwright.kfp.secrets import Secrets as NoSecrets
     from spotwright.local.recovery import settle_run

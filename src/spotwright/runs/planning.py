@@ -128,12 +128,12 @@ def check_pins(place: str, commits: Mapping[str, str], file: Path) -> tuple[str,
     for address, digest in commits.items():
         if pins.get(address, digest) != digest:
             raise PipelineError(
-                f"{place}: {address} names a commit, but its content has changed: the sha256 is {digest}, and was "
-                f"{pins[address]}. Review it; to accept it, delete {file}"
+                f"{place}: the content of {address} changed although it names a commit: sha256 {digest}, before"
+                f" {pins[address]}. Review it; to accept it, delete {file}"
             )
     return tuple(
-        f"{address} names a commit, which cannot be checked: its content, sha256 {digest}, is compared from now on; "
-        f"write #sha256={digest} after the address to have it checked everywhere"
+        f"{address} names a commit, which cannot be verified; from now on its content is compared with sha256 {digest}. Append"
+        f" #sha256={digest} to the address to have it verified everywhere"
         for address, digest in commits.items()
         if address not in pins
     )
@@ -191,7 +191,7 @@ def deadline_notes(plan: Plan, now: float, time_scale: float = 1.0) -> Iterator[
 
 
 def known_market(folder: StateFolder, plan: Plan, own: str, at: float) -> MarketKnown | None:
-    """What the newest runs of a state folder, without the run ``own``, have counted of the pools of a plan."""
+    """The counts that the newest runs of a state folder, without the run ``own``, have for the pools of a plan."""
     if not _has_deadline(plan):
         return None
     kinds = {name: _kind(pool) for name, pool in plan.config.pools.items()}
@@ -215,7 +215,7 @@ def known_market(folder: StateFolder, plan: Plan, own: str, at: float) -> Market
 
 
 def keep_sightings(journal: Journal, state: RunState, at: float) -> None:
-    """Write what a run has counted of its pools to the end of its journal, for later runs."""
+    """Append a run's counts for its pools to the end of its journal, for later runs."""
     pools = state.plan.config.pools
     boots = {name: seen for name, seen in state.boots.items() if name in pools}
     if not state.sightings and not (boots and _has_deadline(state.plan)):

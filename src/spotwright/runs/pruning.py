@@ -44,12 +44,14 @@ _RUN_FILE = re.compile(r"/runs(?=/([\w.-]+))")  # the name is looked ahead at, b
 
 @dataclass(frozen=True, slots=True)
 class PruneOptions:
-    """What the user wants deleted and kept.
+    """The user's choice of items to delete and to keep.
 
-    - ``older_than``: seconds without use from which items are deleted; ``None``: not given, so each sort has its own;
+    - ``older_than``: seconds without use from which items are deleted; ``None``: not given, so each sort has its own default;
+
     - ``keep``: the names of runs that stay, with their checkpoints;
+
     - ``keep_last``: how many of the newest runs stay; ``None``: not given. Given without ``older_than``, all other runs are
-      deleted whatever their age, and other items at their default ages.
+    deleted whatever their age, and other items at their default ages.
     """
 
     older_than: float | None = None
@@ -139,7 +141,7 @@ class _Stock:
 
 
 def take_stock(state: StateFolder, options: PruneOptions, now: float | None = None) -> list[Item]:
-    """Everything that takes space. Each item has the reason why it stays; an item without a reason can be deleted."""
+    """Everything that takes space. Each item has the reason why it stays; an item without one can be deleted."""
     now = time.time() if now is None else now
     stock = _Stock(state, options, now, Trash(state.path), bodies.run_folders_in_use())
     results = [_result(stock, path) for path in stock.entries(state.cache) if path.suffix == ".json"]
@@ -276,7 +278,7 @@ def _leftovers(stock: _Stock) -> Iterator[Item]:
         use = disk_use(path)
         kept = stock.trash.refusal(path) if path in unbegun else ""
         if path in unbegun and not kept and (stock.is_in_use(path) or stock.now - use.changed_at < _BEGINNING):
-            kept = "a run may begin there"
+            kept = "a run may be starting there"
         yield Item(Sort.LEFTOVER, path.name, path, use.changed_at, use.size, kept)
 
 
@@ -354,10 +356,10 @@ def _delete_item(item: Item, trash: Trash) -> None:
     elif item.sort is Sort.ENVIRONMENT:
         now = next((each for each in bodies.cached_environments() if each.path == item.path), None)
         if now is not None and (now.in_use or now.used_at > item.used_at):
-            raise StateError(f"{item.path}: is in use by now")
+            raise StateError(f"{item.path}: is in use now")
         trash.remove(item.path)
     elif item.sort is Sort.LEFTOVER and RunFolder(item.path).journal.exists() and item.path.parent != trash.folder:
-        raise StateError(f"{item.path}: a run has begun there")
+        raise StateError(f"{item.path}: a run started there")
     else:
         trash.remove(item.path)
 

@@ -96,7 +96,7 @@ def resume(
             started = engine_started(clock(), journal.epoch, state.meta, stored)
             _commit_recovery(state, journal, [*world.recover(state), started], clock)
             for path in [path for path in state.failed if path not in had_failed]:
-                say(f"task {path} failed while no engine drove the run ({state.tasks[path].why}): it runs again")
+                say(f"task {path} failed while the run had no engine ({state.tasks[path].why}): it runs again")
             if state.failed or state.cancelling or state.expired or newer is not None:
                 _commit(state, journal, _reset(folder, state, newer, host.arguments, clock, say))
             world.begin(state)
@@ -131,7 +131,7 @@ def _reset(
     state.plans = [*state.plans[: state.version], newer.plan]
     again = list(_again(state, newer.plan, _changed(state.meta.arguments, arguments), say))
     if not again and not state.failed:
-        say("no task that has succeeded needs to run again")
+        say("succeeded tasks do not need to run again")
     return [RunReset(clock(), version=state.version + 1, again=tuple(again), arguments=arguments)]
 
 
@@ -141,7 +141,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str
 
 
 def _changed_plan(stored: StoredPlan, say: Say) -> StoredPlan | None:
-    """The plan from the user's files as they are now, where it differs from the run's; ``None`` if they are unchanged."""
+    """The plan from the user's current files, if it differs from the run's; ``None`` if they are unchanged."""
     source, config = _source_now(stored.source, say), _config_now(stored, say)
     if _is_same_code(source, stored.source) and config.text == stored.config.text:
         return None
@@ -177,15 +177,15 @@ def _source_now(compiled: Compiled | PodSource, say: Say) -> Compiled | PodSourc
         return compiled
     file = source_file(compiled)
     if file is None:
-        why = f"{compiled.source} is gone" if compiled.files else "the pipeline is a function that is in no file"
-        say(f"{why}: going on with the pipeline as it was compiled")
+        why = f"{compiled.source} is gone" if compiled.files else "the pipeline is a function without a file"
+        say(f"{why}: continuing with the pipeline as compiled before")
         return compiled
     try:
         return load(file, pipeline=compiled.pipeline, scripts=True)
     except PipelineNotFound as error:
         if compiled.files:
             raise
-        say(f"{error}: going on with the pipeline as it was compiled")
+        say(f"{error}: continuing with the pipeline as compiled before")
         return compiled
 
 
@@ -193,7 +193,7 @@ def _config_now(stored: StoredPlan, say: Say) -> Config:
     """The configuration from the same file as before; without one, from a file that was written since."""
     path = Path(stored.config.path)
     if stored.config.is_file and not path.exists():
-        say(f"{path} is gone: going on with the pools and policy that the run was started with")
+        say(f"{path} is gone: continuing with the pools and policy that the run started with")
         return stored.config
     file = source_file(stored.source)
     if stored.config.is_file:
@@ -203,7 +203,7 @@ def _config_now(stored: StoredPlan, say: Say) -> Config:
     else:  # a mapping, or a pipeline without a file: no file to read again
         return stored.config
     if config.text != stored.config.text:
-        say(f"{config.path} has changed: its pools and policy count from now on")
+        say(f"{config.path} has changed: its pools and policy apply from now on")
     return config
 
 
@@ -339,8 +339,8 @@ def cancel(folder: RunFolder, timeout: float = 60.0) -> RunState:
         journal.request("cancel", time.time())
         if not bodies.wake(folder.journal, lease.holder) and _is_held_still(journal, lease):
             raise StateError(
-                f"run {folder.name}: its journal names process {lease.holder['pid']} as its engine, and that process does not "
-                f"drive it; it was not signalled. If the folder comes from elsewhere, remove it: {folder.path}"
+                f"run {folder.name}: its journal names process {lease.holder['pid']} as its engine, but that process does not"
+                f" run it; it was not signalled. If the folder was copied from elsewhere, remove it: {folder.path}"
             )
     finally:
         journal.close()

@@ -40,7 +40,7 @@ ConfigSource = str | Path | Mapping[str, Any]
 
 
 def config_option(config: ConfigSource | None) -> Path | Mapping[str, Any] | None:
-    """A configuration as it is handed to another process: an absolute path or a mapping."""
+    """A configuration as it is passed to another process: an absolute path or a mapping."""
     return config if config is None or isinstance(config, Mapping) else Path(config).absolute()
 
 

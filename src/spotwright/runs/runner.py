@@ -71,7 +71,7 @@ __all__ = [
 
 _REQUESTS: Mapping[str, Callable[[float], Event]] = {
     "cancel": CancelRequested,
-    "detach": lambda at: EngineDetached(at, why="it was asked to leave the run to another engine"),
+    "detach": lambda at: EngineDetached(at, why="it was asked to hand the run over to another engine"),
 }
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -218,7 +218,7 @@ def start(
 def engine_started(
     at: float, epoch: int, meta: RunMeta, stored: StoredPlan, *, replayable: bool = True
 ) -> EngineStarted:
-    """The event by which an engine takes a run. ``replayable`` is false where a rehearsal states facts that no engine decided."""
+    """The event by which an engine takes a run. ``replayable`` is false if a rehearsal states facts that no engine decided."""
     return EngineStarted(
         at,
         epoch=epoch,

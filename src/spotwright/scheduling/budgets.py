@@ -57,7 +57,7 @@ __all__ = [
 
 
 MAX_MOVES = 20
-"""Disruptions of one task after which it fails (row 4). They spend no budget of the policy, yet must not go on for ever."""
+"""Disruptions of one task after which it fails (row 4). They spend no budget of the policy, but need a limit."""
 
 
 class BudgetUse(NamedTuple):
@@ -175,12 +175,12 @@ def after_attempt(
     if cause is Cause.SUCCEEDED:
         return Decision(FollowUp.SUCCEED, "succeeded")
     if cause is Cause.UNSCHEDULABLE:
-        return Decision(FollowUp.FAIL, "no rung had a node for it")
+        return Decision(FollowUp.FAIL, "none of its rungs had a node")
     if cause.is_interruption:
         return _after_interruption(spent, position, policy, ladder)
     if cause is Cause.DISRUPTED:
         if spent.moves > MAX_MOVES:
-            return Decision(FollowUp.FAIL, f"moved {spent.moves} times, {MAX_MOVES} are allowed")
+            return Decision(FollowUp.FAIL, f"moved {spent.moves} times, the limit is {MAX_MOVES}")
         return Decision(
             FollowUp.RETRY, f"moved ({spent.moves} of {MAX_MOVES}), tried again on the same rung", position.rung
         )
@@ -243,7 +243,7 @@ def _after_interruption_under_deadline(
         attempts = "1 attempt was" if last == 1 else f"{last} attempts in a row were"
         why = f"{attempts} interrupted{where} and got nowhere, interruptions.max is {policy.max_interruptions}"
         return Decision(FollowUp.FAIL, why)
-    count = f"interruption {spent.interruptions}, and the deadline decides"
+    count = f"interruption {spent.interruptions}; the deadline decides the rung"
     if ladder.on_demand and useless.spot > policy.max_interruptions:
         count = f"interruption {spent.interruptions}: on-demand for the rest"
     rung = _rung_after_interruption(position, tuple(range(len(ladder.rungs))), ladder)
@@ -273,12 +273,12 @@ def _after_error(cause: Cause, spent: BudgetUse, position: LadderPosition, polic
 
 
 FIRST_PAUSE = 300.0
-"""Seconds for which a pool is left out after the first attempt that waited in vain for it."""
+"""Seconds for which a pool is skipped after the first attempt that got no node there."""
 
 CEILING = 3600.0
 """The longest pause in seconds."""
 
-_FORGOTTEN = 4 * CEILING  # seconds after a pause: then an attempt that waits in vain is the first one again
+_FORGOTTEN = 4 * CEILING  # seconds after a pause: then an attempt without a node counts as the first again
 
 
 class Pause(NamedTuple):
@@ -290,7 +290,7 @@ class Pause(NamedTuple):
 
 
 def pause_after(before: Pause | None, at: float) -> Pause:
-    """The pause of a pool after an attempt has waited in vain for it until ``at``. ``before`` is its last pause.
+    """The pause of a pool after an attempt was recalled at ``at`` without a node. ``before`` is its last pause.
 
     An attempt that was already waiting when the pause began does not lengthen it.
     """
@@ -301,7 +301,7 @@ def pause_after(before: Pause | None, at: float) -> Pause:
 
 
 def pauses_of(vain: Iterable[tuple[float, Collection[str]]]) -> Mapping[str, Pause]:
-    """The pauses after attempts that waited in vain, each given by the moment of its recall and its pools."""
+    """The pauses after recalled attempts, each given by the time of its recall and its pools."""
     pauses: dict[str, Pause] = {}
     for at, pools in vain:
         for pool in pools:
@@ -317,9 +317,9 @@ def left_out(pauses: Mapping[str, Pause], now: float) -> frozenset[str]:
 def rung_after_waiting(
     rung: int, spent: BudgetUse, policy: Policy, ladder: Ladder, without: Collection[str]
 ) -> int | None:
-    """The rung for the attempt after one that waited in vain on ``rung``: the next allowed one, after the last the first.
+    """The rung for the attempt after one that got no node on ``rung``: the next allowed one, after the last the first.
 
-    A rung whose pools are all ``without`` capacity is skipped. ``None``: there is no other rung to try now.
+    A rung whose pools are all ``without`` capacity is skipped. ``None``: no other rung can be tried now.
     """
     allowed = allowed_rungs(spent, policy, ladder)
     below, above = (index for index in allowed if index > rung), (index for index in allowed if index < rung)

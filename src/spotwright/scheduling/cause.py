@@ -58,19 +58,19 @@ def classify(signals: Signals) -> Ending:
     """Decide why an attempt ended. Every combination of signals has exactly one cause, which is never ``UNSCHEDULABLE``."""
     ending = next(ending for _, rule in _RULES if (ending := rule(signals)) is not None)
     if signals.accepted_by_kfp and ending.cause is not Cause.SUCCEEDED:
-        return replace(ending, why=f"{ending.why}; KFP would have taken this for a success")
+        return replace(ending, why=f"{ending.why}; KFP would have counted this as a success")
     if signals.accepted_by_controller and ending.cause is not Cause.SUCCEEDED:
         return replace(ending, why=f"{ending.why}; it exited with 0, which its controller may count as a success")
     return ending
 
 
 def row_of(signals: Signals) -> Row:
-    """The first line of the table that fits these signals: the one by which :func:`classify` decides."""
+    """The first row of the table that matches these signals: the one by which :func:`classify` decides."""
     return next(row for row, rule in _RULES if rule(signals) is not None)
 
 
 def ended_early(signals: Signals) -> bool:
-    """Whether an attempt exited with 0 with work left because something told it to stop: orchestrators count that as done."""
+    """Whether an attempt exited with 0 with work left because it was asked to stop: orchestrators count that as done."""
     return not signals.cancelled and _ended_early(signals) is not None
 
 
@@ -97,13 +97,13 @@ def _cancelled(s: Signals) -> Ending | None:
 
 
 def _ended_early(s: Signals) -> Ending | None:
-    """Exit 0 with work left, after it was told to stop: what told it is the cause. Without that it chose its own end."""
+    """Exit 0 with work left, after a request to stop: the cause is that of the request. Without one, the code chose its end."""
     if _exit_code(s) != 0 or s.progress is None or not has_work_left(s.progress):
         return None
-    told = next((ending for rule in _STOPS if (ending := rule(s)) is not None), None)
-    if told is None:
+    request = next((ending for rule in _STOPS if (ending := rule(s)) is not None), None)
+    if request is None:
         return None
-    return Ending(told.cause, f"{told.why}, with work left", {**told.evidence, "progress": s.progress})
+    return Ending(request.cause, f"{request.why}, with work left", {**request.evidence, "progress": s.progress})
 
 
 def _succeeded(s: Signals) -> Ending | None:
@@ -119,7 +119,7 @@ def _succeeded(s: Signals) -> Ending | None:
 def _announced(s: Signals) -> Ending | None:
     """The provider announced the interruption: by a notice, or by a taint, condition or event that a handler put on the node."""
     if s.noticed:
-        why = "its node was taken after a notice" if s.node_gone else f"{_how(s)} after the notice for its node"
+        why = "its node was reclaimed after a notice" if s.node_gone else f"{_how(s)} after the notice for its node"
         return _ending(Cause.INTERRUPTED, why, s, noticed=True, node_gone=s.node_gone)
     sign = _first(
         (taint for taint in s.node_taints if taint in node_signs.TAKEN_TAINTS),
@@ -129,7 +129,9 @@ def _announced(s: Signals) -> Ending | None:
     )
     if sign is None:
         return None
-    return _ending(Cause.INTERRUPTED, f"{_how(s)} after the provider announced that it takes the node", s, sign=sign)
+    return _ending(
+        Cause.INTERRUPTED, f"{_how(s)} after the provider announced that it is reclaiming the node", s, sign=sign
+    )
 
 
 def _announces(condition: StatusCondition) -> bool:
@@ -161,17 +163,17 @@ def _node_shut_down(s: Signals) -> Ending | None:
     if sign is None:
         return None
     if s.spot is False:
-        return _ending(Cause.DISRUPTED, "its node, which is no spot node, was shut down", s, sign=sign)
+        return _ending(Cause.DISRUPTED, "its node (not spot) was shut down", s, sign=sign)
     return _ending(Cause.INTERRUPTED, "its node was shut down while it ran", s, sign=sign)
 
 
 def _node_restarted(s: Signals) -> Ending | None:
-    """The node lost its power, or restarted, and the container went with it: an interruption on spot, else a disruption."""
+    """The node lost power or restarted, and the container with it: an interruption on spot, else a disruption."""
     if not s.node_restarted:
         return None
     sign = s.node_restarted
     if s.spot is False:
-        return _ending(Cause.DISRUPTED, f"its node, which is no spot node, restarted: {sign}", s, node_restarted=sign)
+        return _ending(Cause.DISRUPTED, f"its node (not spot) restarted: {sign}", s, node_restarted=sign)
     return _ending(Cause.INTERRUPTED, f"its node restarted: {sign}", s, node_restarted=sign)
 
 
@@ -181,7 +183,7 @@ def _says_shutting_down(condition: StatusCondition) -> bool:
 
 
 def _unreachable(s: Signals) -> Ending | None:
-    """The node does not report any more, and no exit code came from it, or only after it was back and had ended the pod."""
+    """The node stopped reporting, and its exit code never arrived, or only after it was back and had ended the pod."""
     if _ended(s) and not any(target.reason == _DELETED_FOR_TAINT for target in _disruption_targets(s)):
         return None
     sign = _first(
@@ -189,24 +191,20 @@ def _unreachable(s: Signals) -> Ending | None:
         _if(_ready(s) == "Unknown", "Ready=Unknown"),
         _if(s.reason == "NodeLost", s.reason),
     )
-    why = (
-        "its node was out of reach, and ended it when it was back"
-        if _ended(s)
-        else "nothing is heard of its node any more"
-    )
+    why = "its node was unreachable, and ended it on its return" if _ended(s) else "its node stopped reporting"
     return _ending(Cause.LOST, why, s, sign=sign) if sign else None
 
 
 def _silent_attempt(s: Signals) -> Ending | None:
-    """The attempt itself does not report any more: its pod was deleted, or it left neither a record nor a status."""
+    """The attempt itself stopped reporting: its pod was deleted, or it left neither a record nor a status."""
     if s.pod_deleted:
         if _ready(s) == "True":
-            return _ending(Cause.DISRUPTED, "its pod was deleted while its node lived on", s, pod_deleted=True)
+            return _ending(Cause.DISRUPTED, "its pod was deleted while its node kept running", s, pod_deleted=True)
         return _ending(Cause.LOST, "its pod is gone, and the state of its node is unknown", s, pod_deleted=True)
     if not s.heard:
-        return _ending(Cause.LOST, "nothing is heard of it any more", s, heard=False)
+        return _ending(Cause.LOST, "it stopped reporting", s, heard=False)
     if s.phase == "Unknown" and not _ended(s):
-        return _ending(Cause.LOST, "nothing is heard of it any more", s, phase=s.phase)
+        return _ending(Cause.LOST, "it stopped reporting", s, phase=s.phase)
     return None
 
 
@@ -259,7 +257,7 @@ def _disrupted(s: Signals) -> Ending | None:
     return None
 
 
-# Row 5: errors. The node lives, and nobody else ended the attempt
+# Row 5: errors. The node lives, and no other component ended the attempt
 
 
 def _out_of_memory(s: Signals) -> Ending | None:
@@ -273,7 +271,7 @@ def _out_of_memory(s: Signals) -> Ending | None:
     if s.oom_kills and not s.timed_out and not s.start_error:
         return _ending(
             Cause.OUT_OF_MEMORY,
-            f"{_how(s)} after the kernel killed a process for want of memory",
+            f"{_how(s)} after the kernel killed a process because memory ran out",
             s,
             oom_kills=s.oom_kills,
         )
@@ -289,7 +287,7 @@ def _never_started(s: Signals) -> Ending | None:
             why = f"its container {container.name} could not be started"
             return _ending(Cause.START_UP, why, s, sign=container.reason)
         if container.waiting and not _ended(s):
-            why = f"its container {container.name} never got past {container.waiting}"
+            why = f"its container {container.name} stayed in {container.waiting}"
             return _ending(Cause.START_UP, why, s, sign=container.waiting)
     return None
 
@@ -306,7 +304,7 @@ def _unknown_end(s: Signals) -> Ending | None:
         return None
     untold = next((each for each in s.containers if each.is_untold), None)
     if untold is None:
-        return _ending(Cause.LOST, "no signal tells how it ended", s, phase=s.phase)
+        return _ending(Cause.LOST, "no signal shows how it ended", s, phase=s.phase)
     restarted = "nothing shows that its node restarted" if _ready(s) else "the state of its node is unknown"
     why = f"its container runtime lost it (exit code {untold.exit_code}, reason {untold.reason}), and {restarted}"
     return _ending(Cause.LOST, why, s, sign=untold.reason)
@@ -317,7 +315,7 @@ def _failed(s: Signals) -> Ending:
     if _exit_code(s) != 0:
         why = _how(s)
         if why.endswith(("SIGTERM", "SIGKILL")):
-            why += ", with no sign that its node was taken"
+            why += ", with no sign that its node was reclaimed"
         return _ending(Cause.FAILED, why, s)
     if s.missing_outputs:
         why = f"it exited with 0 without its output {', '.join(s.missing_outputs)}"
@@ -333,25 +331,25 @@ _TABLE: tuple[tuple[str, tuple[Callable[[Signals], Ending | None], ...]], ...] =
     ("The run was cancelled: cancelled.", (_cancelled,)),
     (
         (
-            "Exit 0 with reported progress short of the end: no success where one of lines 4 to 9 fits (a notice, an order to "
-            "stop), which then decides."
+            "Exit 0 with reported progress short of the end: not a success if one of lines 4 to 9 matches (a notice, an order"
+            " to stop); that line decides."
         ),
         (_ended_early,),
     ),
     ("Exit 0 and every declared output is there: succeeded, also during a notice.", (_succeeded,)),
     (
-        "The provider announced that it takes the node (notice, condition, taint or event): interrupted.",
+        "The provider announced that it is reclaiming the node (notice, condition, taint or event): interrupted.",
         (_announced,),
     ),
     (
         (
-            "Kubernetes or Spotwright is on record for ending it (moved, scaled down, consolidated, preempted by a higher "
+            "A record shows that Kubernetes or Spotwright ended it (moved, scaled down, consolidated, preempted by a higher "
             "priority, evicted by a node that ran short): disrupted. Over the pod's own storage limit: failed."
         ),
         (_moved,),  # before _node_gone: scale down and consolidation remove nodes too
     ),
     (
-        "The node is gone, was shut down or restarted: interrupted; disrupted where it lives and is not spot.",
+        "The node is gone, was shut down or restarted: interrupted; disrupted if the node is alive and not spot.",
         (_node_gone, _node_shut_down, _node_restarted),
     ),
     ("No sign of life from the node: lost.", (_unreachable,)),

@@ -149,7 +149,7 @@ def _with_room(choice: Choice, outlook: Outlook, ladder: Ladder, has_room: Calla
     if spot is None or outlook.useless > outlook.max_interruptions:
         return choice._replace(why=f"{choice.why}; no on-demand pool has room now")
     ends = outlook.now + outlook.patience
-    return Choice(spot, "spot: no on-demand pool has room now, and what is done on spot need not be done there", ends)
+    return Choice(spot, "spot: no on-demand pool has room now, and work done on spot counts", ends)
 
 
 def any_room(ladder: Ladder, rungs: Iterable[int], has_room: Callable[[str], bool]) -> bool:
@@ -248,12 +248,12 @@ def _end_of_wait(outlook: Outlook, ladder: Ladder, spot: list[int]) -> float:
 
 def _reason(outlook: Outlook, spot: list[int]) -> str:
     if not spot:
-        return "on-demand: there is no spot rung"
+        return "on-demand: the ladder has no spot rung"
     if outlook.useless > outlook.max_interruptions:
         row = "an attempt" if outlook.useless == 1 else f"{outlook.useless} attempts in a row"
         return f"on-demand: {row} on spot got nowhere, and interruptions.max is {outlook.max_interruptions}"
     if outlook.last_moment is None:
-        return "on-demand: without 'expected_duration' no wait for spot is safe"
+        return "on-demand: without 'expected_duration' waiting for spot is not safe"
     if outlook.only_on_demand and outlook.now - outlook.last_moment > _SHORT:
         late = outlook.now - outlook.last_moment
         return f"on-demand: it ends {late:.4g}s after its deadline at the earliest; a deadline later by that can be met"
@@ -278,8 +278,8 @@ def _too_little(outlook: Outlook) -> str:
     launch, left = format_duration(needs.launch.at_most), countdown(outlook.deadline - outlook.now)
     if outlook.saves:
         return (
-            f"later it could not finish in time any more: {work} of work, {launch} for a launch and "
-            f"{format_duration(outlook.drain)} to leave spot before, and {left}"
+            f"a later switch could not finish in time: {work} of work, {launch} for a launch and"
+            f" {format_duration(outlook.drain)} to leave spot first, and {left}"
         )
     return (
         f"its work is not saved, and a loss at the end of an attempt on spot would leave too little time for another one: each "

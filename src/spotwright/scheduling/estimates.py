@@ -59,14 +59,14 @@ _HIGH = 0.95  # the quantile of boots; the slowest one of fewer than twenty
 
 
 class Estimate(NamedTuple):
-    """A duration in seconds: ``expected``, and ``at_most`` with a margin for what is not known."""
+    """A duration in seconds: ``expected``, and ``at_most`` with a margin for uncertainty."""
 
     expected: float
     at_most: float
 
 
 class Needs(NamedTuple):
-    """What a task still needs: the work ``left``, the ``whole`` work if none of it is saved, and a ``launch``.
+    """A task's remaining needs: the work ``left``, the ``whole`` work if none of it is saved, and a ``launch``.
 
     ``work_from`` and ``launch_from`` name the sources of the figures.
     """
@@ -165,7 +165,7 @@ def next_mark(
 
     ``mark`` is ``None`` before its first report, ``reached`` the share that earlier attempts of the task had reported: below it
     a gain may be restored rather than done, so it does not count there. ``stated`` is the stated work in seconds, 0 for none.
-    A clock that jumps back, and a share that falls, begin anew.
+    A clock that jumps back, and a share that falls, start over.
     """
     if mark is None or at < mark.last or share < mark.newest:
         return pace, Mark(None, share, at, at, share)

@@ -22,7 +22,7 @@ from spotwright.model.scheduling_terms import Constraints, Expression, Taint, To
 
 __all__ = ["EVERYWHERE", "Ladder", "PodRequirements", "Rung", "build", "has_accelerators", "too_large"]
 
-_IDLE = "its GPUs would stand idle: the task asks for none"
+_IDLE = "its GPUs would be idle: the task requests none"
 """Why work without GPUs is kept off GPU pools that would admit it."""
 
 EVERYWHERE = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -139,15 +139,15 @@ def _unstated(work: PodRequirements, pools: Sequence[Pool]) -> str:
     asked = [name for name, amount in work.requests.items() if amount and has_accelerators({name: amount})]
     if asked and any(pool.price_source is PriceSource.EXAMPLE for pool in pools):  # the built-in ones
         return (
-            f"it asks for {', '.join(asked)}, and the built-in pools have none: they simulate it, at the price of a node "
-            "without; the code gets the devices of this machine. Name the pools of your cluster in spotwright.yaml"
+            f"it asks for {', '.join(asked)}, which the built-in pools do not have: they simulate it at the price of a node"
+            " without, and the code uses this machine's devices. Name your cluster's pools in spotwright.yaml"
         )
     silent = [pool.name for pool in pools if pool.node is None and not pool.machine]
     if not asked or not silent:
         return ""
     return (
-        f"it asks for {', '.join(asked)}, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have "
-        f"that: it counts as there; write node: {{..., {asked[0]}: NUMBER}} under each pool that has it, and under others node "
+        f"it asks for {', '.join(asked)}, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have it:"
+        f" assuming that they do; write node: {{..., {asked[0]}: NUMBER}} under each pool that has it, and under others node "
         "without it"
     )
 
@@ -181,7 +181,7 @@ def _unwanted(pool: Pool, spot: Spot | None) -> str:
     if spot is Spot.REQUIRE and not pool.is_spot:
         return "the policy requires spot"
     if spot is Spot.NEVER and pool.is_spot:
-        return "the policy says never spot"
+        return "the policy forbids spot"
     if pool.max_price is not None and pool.price is not None and pool.price > pool.max_price:
         return f"its price is above max_price ({float(pool.price):g}/h > {float(pool.max_price):g}/h)"
     return ""

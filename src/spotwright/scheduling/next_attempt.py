@@ -94,8 +94,8 @@ def next_rung(
         if past.waited_in_vain:
             waited_on = _index(past, ladder, rung)
             climbed = rung_after_waiting(waited_on, spent, policy, ladder, ())
-            told = f"attempt {number} had no node, and none was on its way"
-            following = Decision(FollowUp.RETRY, told, waited_on if climbed is None else climbed)
+            no_node = f"attempt {number} got no node, and none was on its way"
+            following = Decision(FollowUp.RETRY, no_node, waited_on if climbed is None else climbed)
         elif past.cause is not None:
             admitted = _index(past, ladder, rung)
             position = LadderPosition(admitted, past.has_climbed, past.pool, past.stalled, past.useless)

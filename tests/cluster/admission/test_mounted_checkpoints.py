@@ -1,6 +1,6 @@
-"""The checkpoint's volume on its way from a training runtime to a pod: added once, however many objects in between are admitted.
+"""The checkpoint's volume, from a training runtime to a pod, is added once, however many objects in between are admitted.
 
-An API server refuses a pod with two mounts at one path, or two volumes of one name, and Trainer or JobSet would try for ever.
+An API server refuses a pod with two mounts at one path, or two volumes of one name, and Trainer or JobSet would retry forever.
 """
 
 from __future__ import annotations

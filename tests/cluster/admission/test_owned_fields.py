@@ -1,4 +1,4 @@
-"""What of an object its users wrote: the fields that the API server lists with a manager."""
+"""The fields of an object that its users wrote: the ones that the API server lists with a manager."""
 
 from __future__ import annotations
 

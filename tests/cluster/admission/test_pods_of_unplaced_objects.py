@@ -1,4 +1,4 @@
-"""Pods of a run that was created while nobody answered reviews: placed one by one, by the policy of their role."""
+"""Pods of a run that was created while the webhook was down are placed one by one, by the policy of their role."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_pod_is_made_precise_and_says_which_retries_hold() -> None:
     annotations = made["metadata"]["annotations"]
     assert annotations["spotwright.dev/attempt"] == "2"
     assert annotations["spotwright.dev/why"].endswith(
-        "; Job train was created while no webhook answered, so its own retries (backoffLimit 2, podFailurePolicy) end it "
+        "; Job train was created while the webhook was down, so its own retries (backoffLimit 2, podFailurePolicy) limit it "
         "instead of the policy's budgets"
     )
     assert variables(made)["SPOTWRIGHT_ATTEMPT"] == "2"
@@ -132,9 +132,9 @@ def with_a_placed_template(job: Object) -> Object:
     ("change", "verdict"),
     [
         (lambda job: marked(job, admitted="{}"), "placed already"),
-        (lambda job: marked(job, ignore="true"), "asks to be ignored"),
+        (lambda job: marked(job, ignore="true"), "is marked to be ignored"),
         (with_a_placed_template, "placed already"),
-        (lambda job: {**job, "apiVersion": "batch/v1beta9"}, "version is not known"),
+        (lambda job: {**job, "apiVersion": "batch/v1beta9"}, "version is not supported"),
     ],
 )
 def test_the_pods_of_these_jobs_are_left_alone(change: Any, verdict: str) -> None:
@@ -300,7 +300,7 @@ def test_the_webhook_reads_the_owners_and_asks_for_facts_only_where_it_places(tm
 
 
 def test_owners_may_come_as_late_as_a_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy API server answers after seconds: without its owners the next pod would be left unplaced as the one before."""
+    """A busy API server answers after seconds: without its owners, the next pod would be left unplaced like the previous one."""
     monkeypatch.setattr(admission_server, "LOOK_UP", 0.05)
     job = live(a_job())
 

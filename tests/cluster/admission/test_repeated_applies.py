@@ -31,7 +31,7 @@ TARGETS = {"trainjob-2.2": "{kubernetes: '1.33', trainer: '2.2'}"}
 
 
 def by_whole_lists(live: Any, file: Any) -> Any:
-    """What an apply makes of a live object where lists are replaced: a JSON merge patch."""
+    """The result of applying to a live object with replaced lists: a JSON merge patch."""
     if not isinstance(live, dict) or not isinstance(file, dict):
         return file
     return {**live, **{key: by_whole_lists(live.get(key), value) for key, value in file.items()}}

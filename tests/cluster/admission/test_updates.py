@@ -1,4 +1,4 @@
-"""Updates: nothing is added to them, and the same file applied again takes nothing away."""
+"""Updates get no additions, and applying the same file again removes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOLERATIONS = "spec.template.spec.tolerations"
 
 
 def a_placed_job() -> dict[str, Any]:
-    """A placed Job whose user has a toleration of their own, which ``kubectl apply`` cannot merge with ours."""
+    """A placed Job whose user set a toleration that ``kubectl apply`` cannot merge with ours."""
     job = a_job()
     job["spec"]["template"]["spec"]["tolerations"] = [OWN]
     placed: dict[str, Any] = admitted(job)[0]

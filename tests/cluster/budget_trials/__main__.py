@@ -34,7 +34,7 @@ _PRODUCTS = {
 
 
 def main() -> None:
-    """Try the orders, a few at a time, and write what was seen after each few."""
+    """Try the orders, a few at a time, and write the observations after each few."""
     file = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
     orders = [order for order in TRIED if not sys.argv[2:] or order.endings in sys.argv[2:]]
     settings = Settings.from_environment()

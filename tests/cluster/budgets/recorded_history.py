@@ -1,4 +1,4 @@
-"""A controller of ours at work on one workload: it reviews each pod by what it has recorded, and records how each one ends.
+"""A controller of ours with one workload: it reviews each pod by its records, and records how each one ends.
 
 The review, the recorder and the journal are the real ones; the pods and nodes are objects as the API shows them.
 """

@@ -76,7 +76,7 @@ def ended(kind: str, letter: str) -> Ended:
 
 
 def follow(kind: str, interruptions: int, errors: int, endings: str) -> tuple[int, str, str]:
-    """The attempts that run, what a refusal says, and the words of the controller's model."""
+    """The attempts that run, the text of a refusal, and the message of the controller's model."""
     model, refusal, ran = a_model(kind, interruptions, errors), "", 0
     errors_of = {"k": "e", "o": "e", "c": "e"}
     while not model.said:
@@ -145,7 +145,7 @@ def pod_that_ended(letter: str, number: int, owner: dict[str, Any]) -> dict[str,
 
 
 def refusal_of(config: Any, histories: FolderHistories, root: dict[str, Any]) -> str:
-    """What the webhook says about the next pod; empty if it may run."""
+    """The webhook's refusal of the next pod; empty if it may run."""
     policy = json.dumps({"spot": "prefer", **json.loads(budgets_of(config))})
     metadata = {"name": "p", "annotations": {"spotwright.dev/policy": policy}}
     new = {

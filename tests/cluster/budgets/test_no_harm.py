@@ -49,7 +49,7 @@ def a_config(policy: Mapping[str, Any]) -> Config:
 
 
 class Kind(NamedTuple):
-    """How the objects of a kind are made of what its author wrote, and which of them decides about its pods."""
+    """How the objects of a kind are made from the author's workload, and which of them decides about its pods."""
 
     make: Callable[[Object], list[Object]]
     spec: Callable[[list[Object]], Object]  # of the object that decides: a Job, a JobSet or a template
@@ -180,7 +180,7 @@ EXPRESSIONS = [
 
 @st.composite
 def workflow_specs(draw: st.DrawFn) -> Object:
-    """A Workflow of one step, with a strategy of the step's own, one for all templates, or none."""
+    """A Workflow of one step, with a strategy on the step, one for all templates, or none."""
     strategy: Object = {}
     if draw(st.booleans()):
         strategy["limit"] = draw(st.integers(0, 6).flatmap(lambda limit: st.sampled_from([limit, str(limit)])))
@@ -212,7 +212,7 @@ SPECS: Mapping[str, st.SearchStrategy[Object]] = {
 
 
 class Strike(NamedTuple):
-    """What happens to one pod; in a gang its peer fails as well, before Kubernetes knows of the loss or after."""
+    """The fate of one pod; in a gang its peer fails as well, before Kubernetes knows of the loss or after."""
 
     member: int
     end: PodEnd
@@ -401,7 +401,7 @@ def with_uid(data: Object) -> Object:
 
 
 def with_defaults(data: Object) -> Object:
-    """The object as the API server fills it in, with what its author wrote as kubectl notes it."""
+    """The object as the API server fills it in, with the author's text as kubectl notes it."""
     sent = copy.deepcopy(data)
     if data["kind"] == "Job":
         fill_in(data["spec"])
@@ -447,9 +447,10 @@ def goes_well_with_us(kind: str, way: str, case: Case, policy: Mapping[str, Any]
 
 
 def is_within_budgets(written: Object, history: History) -> bool:
-    """Whether no budget of ours ends the work where its author's own rules bound nothing.
+    """Whether our budgets leave work alone that its author's rules do not limit.
 
-    Without a bound of the author's the controller's budgets hold: for interruptions, moves, and errors that own rules ignore.
+    Without a limit by the author, the controller's budgets apply: for interruptions, moves, and errors that the author's rules
+    ignore.
     """
     ends = [strike.end for strike in history]
     if sum(end in LOSSES for end in ends) > MOST_LOST or sum(end in MOVES for end in ends) > MOST_MOVED:
@@ -459,7 +460,7 @@ def is_within_budgets(written: Object, history: History) -> bool:
 
 
 def cases(kind: str) -> st.SearchStrategy[Case]:
-    """What an author wrote, and a history that ends well by it."""
+    """An author's workload, and a history in which it ends well."""
     return st.tuples(SPECS[kind], histories()).filter(lambda case: goes_well(kind, alone(kind, case[0]), case[1]))
 
 
@@ -548,7 +549,7 @@ def test_a_case_that_was_found_ends_well_with_us(kind: str, way: str, found: str
 
 
 def test_the_property_sees_histories_that_no_retry_outlives() -> None:
-    """What fails without us, and what a refusal ends: else the models would let everything end well."""
+    """Workloads that fail without us, and workloads that a refusal ends: otherwise the models would let everything end well."""
     many = strikes(end_called("error 1"), 7)
     assert not goes_well("job", alone("job", a_job()), many)
     assert not goes_well_with_us("job", "controller", (a_job(), many), {"spot": "prefer"})

@@ -1,4 +1,4 @@
-"""Retries that the author had, or that Kubernetes has by default, are the error budget: what works without us works with us.
+"""The author's retries, or Kubernetes' defaults, are the error budget: a workload that succeeds without us succeeds with us.
 
 The objects are placed as the webhook does it, and the next pod is reviewed with the policy that they gave to their pods.
 """
@@ -28,7 +28,7 @@ def policy_of(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def verdict(template: dict[str, Any], config: Config, *causes: Cause) -> str:
-    """What the webhook makes of the pod of a placed template after attempts that ended so."""
+    """The webhook's result for the pod of a placed template after attempts with these ends."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
     metadata = {**template["metadata"], "name": "train-1", "namespace": "team-a", "ownerReferences": [owner]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
@@ -37,7 +37,7 @@ def verdict(template: dict[str, Any], config: Config, *causes: Cause) -> str:
 
 
 def written(job: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """The object as ``kubectl apply`` sends it: its annotation shows what its author wrote."""
+    """The object as ``kubectl apply`` sends it: its annotation shows the author's text."""
     sent = {"spec": spec}
     annotation = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(sent)}
     return {**job, "metadata": {**job["metadata"], "annotations": annotation}, "spec": {**job["spec"], **spec}}

@@ -1,4 +1,4 @@
-"""Two policies for one object: one of them counts, and its creator is told which."""
+"""Two policies for one object: one of them applies, and a warning names it."""
 
 from __future__ import annotations
 

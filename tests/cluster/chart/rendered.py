@@ -1,4 +1,4 @@
-"""What the real Helm makes of the chart."""
+"""The chart as the real Helm renders it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHART = Path(__file__).resolve().parents[3] / "charts" / "spotwright"
 
 
 class RefusedError(AssertionError):
-    """Helm refuses the values; the text is what it tells the user."""
+    """Helm refuses the values; the text is its message for the user."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Helm:
     kubeconfig: Path | None = None
 
     def run(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
-        """What a command prints. Raises :class:`RefusedError`."""
+        """The output of a command. Raises :class:`RefusedError`."""
         command = [str(self.program), *arguments]
         command += [] if self.kubeconfig is None else [f"--kubeconfig={self.kubeconfig}"]
         command += [] if values is None else ["--values=-"]

@@ -1,4 +1,4 @@
-"""`spotwright controller check`, which `helm test` runs: whether a pod would be placed, else what keeps it from that."""
+"""`spotwright controller check`, which `helm test` runs: whether a pod would be placed, or why not."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def test_a_pod_that_the_controller_has_placed_is_proof() -> None:
     [
         (lambda _: None, "MutatingWebhookConfiguration spotwright is missing"),
         (lambda server: register(server, ""), "has no authority yet"),
-        (answering(), "stays as it is. Three reasons are common: the namespace is not served"),
-        (answering(403), "no pod may be created in namespace team-a: .* exceeded quota"),
-        (answering(404), "no pod may be created in namespace team-a"),
+        (answering(), "stays unchanged. Three common reasons: the namespace is not served"),
+        (answering(403), "pods cannot be created in namespace team-a: .* exceeded quota"),
+        (answering(404), "pods cannot be created in namespace team-a"),
     ],
     ids=["no registration", "no authority", "not placed", "a quota", "no namespace"],
 )

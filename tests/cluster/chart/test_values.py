@@ -1,4 +1,4 @@
-"""Values: what people want is rendered, what is wrong is refused with a sentence, and nothing weakens the security."""
+"""Values of the chart: valid ones are rendered, wrong ones are refused with a sentence, and none weakens the security."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_it_goes_into_any_namespace(helm: Helm, namespace: str) -> None:
 
 
 def test_the_quota_for_its_priority_class_limits_no_other_pod(helm: Helm) -> None:
-    """A quota counts every pod of the class in the namespace: in kube-system those of the cluster itself."""
+    """A quota counts every pod of the class in the namespace: in kube-system the cluster's own pods too."""
 
     def quotas(namespace: str) -> list[Object]:
         objects = helm.render({"namespaces": ["team-a"]}, namespace)

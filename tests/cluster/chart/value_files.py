@@ -102,7 +102,7 @@ GOOD: Mapping[str, Values] = {
     "values of a parent chart": _teams(**{"global": {"region": "eu", "image": {"registry": "r"}}}),
     "twenty namespaces": {"namespaces": [f"team-{number}" for number in range(20)]},
 }
-"""What the API server accepts. Where these use cert-manager, its kinds are needed: see CERT_MANAGER."""
+"""Values that the API server accepts. Where these use cert-manager, its kinds are needed: see CERT_MANAGER."""
 
 CERT_MANAGER: Mapping[str, Values] = {
     "cert-manager": _teams(certificates={"certManager": True}),

@@ -60,7 +60,7 @@ def wrong_clock(folder: Path, seconds: int) -> dict[str, str]:
 
 
 class Controller:
-    """A webhook and a recorder that run. ``log`` is what they have written."""
+    """A running webhook and recorder. ``log`` is their output."""
 
     def __init__(self, folder: Path, server: SmallApiServer, environment: Mapping[str, str]) -> None:
         self._folder, self._environment = folder, {**os.environ, **environment}
@@ -107,7 +107,7 @@ class Controller:
         return [line.split(" at ")[1] for line in self.log.splitlines() if words in line][-1]
 
     async def read(self, server: SmallApiServer, *command: str) -> Any:
-        """What a command prints as JSON to a person who reads what this controller has recorded."""
+        """The JSON that a command prints to a reader of this controller's records."""
         authority = self._folder / "authority.pem"
         authority.write_text(server.objects[MAPS]["spotwright-reading"]["data"]["ca.crt"])
         words = [sys.executable, "-m", "spotwright", *command, "--json", "--cluster"]
@@ -131,7 +131,7 @@ def kubeconfig(folder: Path, server: SmallApiServer) -> Path:
 
 
 def a_cluster(server: SmallApiServer, policy: str, *nodes: Mapping[str, Any]) -> None:
-    """A cluster with one labelled namespace, team-a, its ConfigMap and these nodes. Whoever asks may read everything."""
+    """A cluster with one labelled namespace, team-a, its ConfigMap and these nodes. Every caller may read everything."""
     for collection in (
         "/api/v1/configmaps",
         "/api/v1/namespaces",
@@ -163,7 +163,7 @@ def a_cluster(server: SmallApiServer, policy: str, *nodes: Mapping[str, Any]) ->
 
 
 def made_beforehand() -> dict[str, str]:
-    """What the chart makes for the controller at home, by the path of its collection."""
+    """The chart's objects for the controller at home, by the path of their collection."""
     return {LEASES: "spotwright", MAPS: "spotwright-reading"}
 
 

@@ -58,7 +58,7 @@ def configure(server: SmallApiServer, text: str) -> None:
 
 
 def running(server: SmallApiServer, folder: Path, **settings: Any) -> AbstractAsyncContextManager[asyncio.Task[None]]:
-    """A webhook that runs while the block does; what it raises comes out of the block."""
+    """A webhook that runs during the block, which raises its errors."""
     given = {"port": 0, "where": "https://127.0.0.1:1", **settings}
     return _running(server, folder, lambda common: partial(run_webhook, WebhookSettings(**common, **given)))
 

@@ -173,7 +173,7 @@ def test_while_the_folder_of_logs_is_full_nothing_but_logs_waits_and_an_event_sa
         train_on(server, "old", "one", phase="Succeeded", exit_code=0)
         train_on(server, "new", "two", phase="Failed", exit_code=3)
         (event,) = await process.until(lambda: events(server), "an Event")
-        assert "logs cannot be kept: file://" in event["message"]
+        assert "logs cannot be stored: file://" in event["message"]
         assert await is_placed(server, process), "what is created is placed all the same"
         await process.until(lambda: len(ended(server)) == 2, "what has ended is recorded all the same")
         assert ended(server) == {"old": "succeeded", "new": "failed"}

@@ -133,7 +133,7 @@ def test_a_certificate_whose_authority_is_not_there_yet_is_not_served(
         files.paths.certificate.write_bytes(new.pem)
         (event,) = (await until(lambda: server.objects.get(EVENTS))).values()
         assert "API servers would refuse the new certificate" in event["message"]
-        assert "): the one before is served until " in event["message"]
+        assert "): the previous one is served until " in event["message"]
         assert await served(address_of(caplog)) == old.certificate
         await review(caplog, server, a_job())
         files.paths.authority.write_bytes(second.pem)

@@ -1,4 +1,4 @@
-"""The webhook's own certificates: accepted by whoever trusts the authority, shared by replicas, and renewed in time."""
+"""The webhook's own certificates: accepted by every client that trusts the authority, shared by replicas, and renewed in time."""
 
 from __future__ import annotations
 

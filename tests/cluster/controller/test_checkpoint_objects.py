@@ -1,4 +1,4 @@
-"""The controller makes the library's ConfigMap and the claims of policies where it may, and changes nothing that is there."""
+"""The controller creates the library's ConfigMap and the claims of policies where it may, and leaves existing objects alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def configurations(**policies: str) -> Configurations:
 
 
 class Made:
-    """What is made, look by look, in the labelled namespaces team-a and team-b; ``seconds`` is the clock."""
+    """The created objects, look by look, in the labelled namespaces team-a and team-b; ``seconds`` is the clock."""
 
     def __init__(self, server: SmallApiServer, api: Api, found: Configurations, *listed: str, **more: Any) -> None:
         self.server, self.seconds = server, 0.0
@@ -152,9 +152,9 @@ def test_a_namespace_that_names_more_claims_than_ten_is_told_which_are_left_out(
     told = {each.namespace: each.message for each in found.without_effect}
     assert list(told) == ["team-b", "team-c"]
     assert told["team-b"].startswith(
-        "the policies name 11 claims for checkpoints, and only the first 10 are looked for"
+        "the policies name 11 checkpoint claims; Spotwright creates only the first 10, and pods"
     )
-    assert "until they are there (c10); name folders of one claim" in told["team-b"]
+    assert "until the others exist (c10); use folders of one claim" in told["team-b"]
     assert "(c10, c11, c12 and 2 more)" in told["team-c"]
 
 

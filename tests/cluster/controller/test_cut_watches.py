@@ -50,7 +50,7 @@ def change(server: RecordServer, changes: Sequence[Change]) -> None:
 
 
 def running(changes: Sequence[Change]) -> set[str]:
-    """The pods that begin to run: nobody could know of one that came and went while all watches were cut."""
+    """The pods that begin to run: a pod that came and went while all watches were cut cannot be known."""
     return {
         str(data["metadata"]["name"])
         for what, kind, data in changes

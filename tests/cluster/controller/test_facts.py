@@ -248,7 +248,10 @@ IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "Disrupti
     [
         ({"podFailurePolicy": IGNORES}, ""),
         ({"podFailurePolicy": IGNORES, "parallelism": 4, "completions": 4}, ""),
-        ({"podFailurePolicy": IGNORES, "parallelism": 5, "completions": 5}, "makes no pod for 160 s after 5 of them"),
+        (
+            {"podFailurePolicy": IGNORES, "parallelism": 5, "completions": 5},
+            "creates no pods for 160 s after 5 of them",
+        ),
         ({"podFailurePolicy": IGNORES, "parallelism": 9, "completions": 9, "backoffLimitPerIndex": 3}, ""),
         ({"backoffLimit": 3}, "would count it against backoffLimit 3"),
     ],

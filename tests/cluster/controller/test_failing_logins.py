@@ -1,4 +1,4 @@
-"""What fails beside the API server: a login that cannot be made, a key that a power loss left empty, answers that are old."""
+"""Failures beside the API server: a failing login, a key that a power loss left empty, outdated answers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_damaged_key_of_the_authority_is_named_with_the_fix(tmp_path: Path, le
     authority = Authority(tmp_path)
     authority.renew()
     (tmp_path / "authority.key").write_bytes(left)
-    with pytest.raises(StateError, match=r"authority\.key: not a key; remove it, and a new one is made"):
+    with pytest.raises(StateError, match=r"authority\.key: not a key; remove it, and the controller makes a new one"):
         authority.issue(["spotwright.spotwright.svc"])
     (tmp_path / "authority.key").unlink()
     authority.renew()

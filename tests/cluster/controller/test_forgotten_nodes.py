@@ -1,4 +1,4 @@
-"""What is known of nodes that are gone leaves the memory: spot nodes have new names again and again."""
+"""Deleted nodes leave the memory: spot nodes get new names again and again."""
 
 from __future__ import annotations
 

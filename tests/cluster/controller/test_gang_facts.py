@@ -42,7 +42,7 @@ def gang(cluster: Cluster) -> RecordedSet:
 
 
 def facts(gang: RecordedSet, role: str, restart: int, index: int = 0) -> AdmissionContext:
-    """What is known when a pod of a restart is reviewed."""
+    """The facts when a pod of a restart is reviewed."""
 
     async def scenario() -> AdmissionContext:
         async with finding(gang.cluster, gang.job(role)) as (finder, server):
@@ -55,7 +55,7 @@ def facts(gang: RecordedSet, role: str, restart: int, index: int = 0) -> Admissi
 
 
 def wait_in_vain(gang: RecordedSet, moment: float) -> None:
-    """Let a worker wait for spot until it is taken back at a moment (Unix seconds)."""
+    """Let a worker wait for spot until it is recalled at a time (Unix seconds)."""
     gang.wait(0)
     why = "no node on gpu-spot for 10m"
     gang.run.add(AttemptRecalled(moment, "workers-0", 1, rung=1, pools=("gpu",), why=why))

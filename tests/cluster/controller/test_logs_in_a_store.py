@@ -54,10 +54,13 @@ def test_a_log_survives_a_store_that_refuses_and_a_recorder_that_is_killed(tmp_p
             async with controller_process(tmp_path, server, "--logs", URL) as process:
                 await process.until(lambda: events(server), "an Event")
                 (event,) = events(server)
-                assert f"logs cannot be kept: {URL}: the credentials may not do this (403 Forbidden" in event["message"]
+                assert (
+                    f"logs cannot be stored: {URL}: the credentials do not allow this (403 Forbidden"
+                    in event["message"]
+                )
                 assert event["involvedObject"]["name"] == "spotwright"
                 store.fault = None
-                await process.until(lambda: f"{URL}: takes logs again" in process.log, "it takes logs again")
+                await process.until(lambda: f"{URL}: accepts logs again" in process.log, "it takes logs again")
                 async with asyncio.timeout(60):
                     while not [key for key in await keys(URL) if key.endswith("/train/1/00000001")]:  # noqa: ASYNC110
                         await asyncio.sleep(0.1)

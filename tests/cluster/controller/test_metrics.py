@@ -1,4 +1,4 @@
-"""The metrics of a replica: what the descheduler did, what waits, which pools are left out, what reviews came to."""
+"""The metrics of a replica: evictions, waiting pods, skipped pools, results of reviews."""
 
 from __future__ import annotations
 

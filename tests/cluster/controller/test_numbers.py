@@ -35,7 +35,7 @@ REVIEWS = (f"{number:08x}-1111-2222-3333-444444444444" for number in count())
 
 
 class Replicas:
-    """Those of one controller, on one API server."""
+    """The attempt numbers of one controller, on one API server."""
 
     def __init__(self, server: SmallApiServer, all_: Sequence[Numbers], clock: list[float]) -> None:
         self.server, self.all, self.clock = server, all_, clock
@@ -50,7 +50,7 @@ class Replicas:
                 await asyncio.sleep(0.01)
 
     def waiting(self) -> dict[str, int]:
-        """The numbers of reviews whose pods nobody has seen."""
+        """The numbers of reviews whose pods have not been seen."""
         tasks = [task for each in self.objects().values() for task in each["spec"].get("tasks", {}).values()]
         return {review: one[1] for task in tasks for review, one in task.get("waiting", {}).items()}
 
@@ -351,7 +351,7 @@ def test_an_object_that_an_administrator_edits_meanwhile_keeps_both_changes() ->
         made.server.put(TASKS, name, **edited)
         assert (await given(made.first, asking())).number == 6
         made.server.put(TASKS, name, **{**edited, "spec": {"given": "rubbish"}})
-        with pytest.raises(StateError, match=r"was changed by others .*; delete it"):
+        with pytest.raises(StateError, match=r"was changed from outside .*; delete it"):
             await given(made.first, asking())
 
     run(scenario)
@@ -368,7 +368,7 @@ def test_without_the_kind_or_the_rights_it_is_said_once_and_tried_again(status: 
             with pytest.raises(StateError, match="kubectl apply"):
                 await given(made.first, asking())
         [text] = made.first.take_problems()
-        assert text.startswith("numbers of attempts are not given out, and pods are left as they are: /apis/spotwright")
+        assert text.startswith("attempt numbers cannot be assigned, so pods are left unchanged: /apis/spotwright")
         assert f"answers {status} no such right; kubectl apply --server-side -f charts/spotwright/crds" in text
         del made.server.pages[TASKS]
         assert (await given(made.first, asking())).number == 1
@@ -377,7 +377,7 @@ def test_without_the_kind_or_the_rights_it_is_said_once_and_tried_again(status: 
 
 
 def test_a_kind_that_drops_fields_gives_out_no_number_and_is_told() -> None:
-    """Of an older schema, or of another program: what is not kept would be given out twice."""
+    """From an older schema, or another program: numbers that are not stored would be assigned twice."""
 
     async def scenario(made: Replicas) -> None:
         async def other(request: web.Request) -> web.Response:
@@ -386,7 +386,7 @@ def test_a_kind_that_drops_fields_gives_out_no_number_and_is_told() -> None:
             return web.json_response(made.server.put(TASKS, body["metadata"]["name"], **body), status=201)
 
         made.server.pages[TASKS] = other
-        with pytest.raises(StateError, match="is another one, which drops fields; kubectl apply"):
+        with pytest.raises(StateError, match="is from another version, which drops fields; kubectl apply"):
             await given(made.first, asking())
         [text] = made.first.take_problems()
         assert "is another one" in text
@@ -460,7 +460,7 @@ def test_what_would_be_too_large_is_refused_and_what_is_there_stays() -> None:
 
 
 def test_numbers_of_pods_that_were_never_made_do_not_stay() -> None:
-    """Whoever reaches the webhook's port may send reviews of pods that nobody makes, thousands a minute."""
+    """Any client of the webhook's port may send reviews of pods that are never created, thousands a minute."""
 
     async def scenario(made: Replicas) -> None:
         reviews = list(range(700))
@@ -470,7 +470,7 @@ def test_numbers_of_pods_that_were_never_made_do_not_stay() -> None:
         )
         refused = [one for one in results if isinstance(one, StateError)]
         assert len(refused) == 200
-        assert "500 pods were admitted and not made yet" in str(refused[0])
+        assert "500 admitted pods do not exist yet" in str(refused[0])
         made.clock[0] += 7200.0
         found = await given(made.first, Asking.alone("new", "team-a"))
         assert made.waiting() == {"new": 1}

@@ -1,4 +1,4 @@
-"""An object that nobody has thought of ends the records of no other, and a stream that breaks ends the watcher."""
+"""An unforeseen object does not end the records of others, and a broken stream ends the watcher."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_workload_that_a_defect_sets_aside_is_told_where_it_is(
                 event["involvedObject"] | {"kind": "Job", "name": "train", "uid": "uid-train"}
                 == event["involvedObject"]
             )
-            assert event["message"].startswith("Job train is not recorded any more, because of a defect in Spotwright")
+            assert event["message"].startswith("Job train is no longer recorded, because of a defect in Spotwright")
 
     asyncio.run(test())
 
@@ -90,7 +90,7 @@ def _events(server: RecordServer) -> list[dict[str, Any]]:
 
 
 def test_a_stream_that_ends_by_a_defect_ends_the_watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever started it starts it again; a watcher without one of its streams would wait for ever."""
+    """Its caller restarts it; a watcher without one of its streams would wait forever."""
 
     async def broken(_mirror: Mirror, _path: str) -> Any:
         raise RuntimeError("nobody has thought of this list")

@@ -1,4 +1,4 @@
-"""Replicas with a folder each have an authority each: API servers and readers trust all of them, and none that has expired."""
+"""Replicas with separate folders have separate authorities: API servers and readers trust all that have not expired."""
 
 from __future__ import annotations
 

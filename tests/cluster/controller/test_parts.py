@@ -1,4 +1,4 @@
-"""The parts of a process run side by side, and none goes on alone where another has ended."""
+"""The parts of a process run side by side, and all end when one has ended."""
 
 from __future__ import annotations
 

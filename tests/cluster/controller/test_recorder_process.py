@@ -1,4 +1,4 @@
-"""The recorder: it records while it holds the Lease, beside a thread that renews it, and tries again what fails."""
+"""The recorder records while it holds the Lease, beside a thread that renews it, and retries after failures."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_what_cannot_be_written_is_told_in_an_event_and_a_metric(
                 told = await until(
                     lambda: [one for one in server.objects[events].values() if one["reason"] == "NotRecorded"]
                 )
-                assert told[0]["message"].startswith("recording waits until it can be written")
+                assert told[0]["message"].startswith("recording waits until writes succeed")
                 address = next(
                     line.split(" at ")[1] for line in caplog.messages if line.startswith("metrics are served")
                 )

@@ -64,6 +64,6 @@ def test_pods_are_admitted_without_numbers_until_the_rights_and_the_kind_are_the
                 return str(told[0]["message"])
 
     message = asyncio.run(scenario())
-    assert message.startswith("numbers of attempts are not given out, and pods are left as they are")
-    assert "gives the kind SpotCounter, and helm upgrade the rights on it" in message
+    assert message.startswith("attempt numbers cannot be assigned, so pods are left unchanged")
+    assert "installs the kind SpotCounter, and helm upgrade grants the rights on it" in message
     assert caplog.messages.count(message) == 1

@@ -1,4 +1,4 @@
-"""The controller writes its authority into the chart's registration and nothing else; by hand it makes the whole object."""
+"""The controller writes only its authority into the chart's registration; by hand it creates the whole object."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def carrying(name: str, token: str, number: str, owner: str = "train", **annotations: str) -> dict[str, Any]:
-    """What a pod of a PyTorchJob has to say of its number."""
+    """The number on a pod of a PyTorchJob."""
     reference = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
@@ -59,7 +59,7 @@ def review(token: str, owner: str = "train") -> AdmissionRequest:
 
 
 def numbers(cluster: Cluster, prepare: Any, *requests: AdmissionRequest) -> tuple[list[int | None], list[str]]:
-    """The numbers of pods under review, of tasks that have one attempt, and what was asked of the API server."""
+    """The numbers of pods under review, of tasks that have one attempt, and the requests to the API server."""
     for owner in ("train", "other"):
         root = {**OWNER, "metadata": {**OWNER["metadata"], "name": owner, "uid": f"uid-{owner}"}}
         meta = carrying(f"{owner}-of-before", "token", "1", owner)

@@ -52,7 +52,7 @@ def all_answer_503(server: SmallApiServer) -> None:
 
 
 def none_answers(server: SmallApiServer) -> None:
-    """They hang, or what converts their objects does."""
+    """They hang, or the webhook that converts their objects does."""
     server.pages |= dict.fromkeys((TRAINER, ARGO, KARPENTER, f"{KARPENTER}/nodepools"), silent())
 
 

@@ -1,4 +1,4 @@
-"""Two controllers for one namespace: the second one leaves what the first has placed, and says so."""
+"""Two controllers for one namespace: the second one leaves objects placed by the first unchanged, and says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next pod comes before anybody has recorded how the one before ended: the API server shows it all the same."""
+"""The next pod is created before the end of the previous one is recorded: the API server still shows it."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_what_is_recorded_while_a_review_waits_for_a_pod_that_is_gone_counts(
 
 
 def later(cluster: Cluster, change: Callable[[dict[str, Any]], None], *, is_seen: bool = True) -> AdmissionContext:
-    """The facts about the second pod of a Job, of whose first one nothing is recorded at all; ``change`` is made to that one."""
+    """The facts about the second pod of a Job whose first pod is not recorded at all; ``change`` applies to that first pod."""
 
     async def scenario() -> AdmissionContext:
         async with finding(cluster, job()) as (finder, server):

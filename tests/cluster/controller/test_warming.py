@@ -1,4 +1,4 @@
-"""What is imported before the first review."""
+"""Imports before the first review."""
 
 from __future__ import annotations
 

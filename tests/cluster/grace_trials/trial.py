@@ -44,10 +44,11 @@ _VOLUMES = [
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What was measured of one pod, in seconds after the fault; ``None``: it did not happen.
+    """The measurements of one pod, in seconds after the fault; ``None``: it did not happen.
 
-    ``noticed``: the code heard of a notice. ``sigterm``: its handler ran. ``saved``: a state from after the fault was
-    whole. ``lived``: its last sign of life. ``ended``: the API showed the pod's end. ``lost``: seconds of work that no save has.
+    ``noticed``: the code received a notice. ``sigterm``: its handler ran. ``saved``: a state from after the fault was
+    complete. ``lived``: its last sign of life. ``ended``: the API showed the pod's end. ``lost``: seconds of work missing from
+    every save.
     """
 
     shape: str

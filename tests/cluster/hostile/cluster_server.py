@@ -58,7 +58,7 @@ class ClusterServer(SmallApiServer):
             self._remove_owned(namespace, found["metadata"]["uid"])
 
     def _remove_owned(self, namespace: str, uid: str) -> None:
-        """Delete the records of what is gone, as the cluster does."""
+        """Delete the records of deleted objects, as the cluster does."""
         for kind in RECORDED:
             collection = f"/apis/{API_VERSION}/{kind.lower()}s"
             for found in list(self.objects[collection].values()):
@@ -72,7 +72,7 @@ class ClusterServer(SmallApiServer):
         return [found[key] for key in sorted(found) if key.startswith(f"{namespace}/")]
 
     def end(self) -> None:
-        """End every stream, also those of which the other side has gone without a word."""
+        """End every stream, even those whose other side is gone."""
         self.has_ended = True
         self._changed.set()
 

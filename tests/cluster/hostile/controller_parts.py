@@ -1,8 +1,8 @@
-"""A controller in this process, each part in a thread of its own, so that what an object costs it can be measured.
+"""A controller in this process, each part in a separate thread, so that the cost of an object can be measured.
 
 The parts are the real ones: the webhook behind TLS, its numbers and lookups, the watcher with recorder, descheduler and log
-keeper, the port for logs and the metrics. Records and pools are objects of the API, whole logs lie in a folder. What the two
-processes do beside (elections, certificates that are renewed) has tests of its own.
+keeper, the port for logs and the metrics. Records and pools are objects of the API, whole logs are in a folder. The rest of
+the two processes (elections, renewal of certificates) has separate tests.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _T = TypeVar("_T")
 
 
 class Loop:
-    """An event loop in a thread of its own, for the whole session."""
+    """An event loop in a separate thread, for the whole session."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
@@ -226,7 +226,7 @@ class Parts:
         return (is_over or run.events >= events) and sum(map(len, self.pools.findings().values())) == told
 
     def ended(self) -> list[str]:
-        """The parts that have ended by themselves, and by what."""
+        """The parts that ended by themselves, with the reason."""
         return [
             f"{task.get_coro()}: {task.exception()!r}" if not task.cancelled() else f"{task.get_coro()}: cancelled"
             for _, task in self._tasks
@@ -243,7 +243,7 @@ class Parts:
             time.sleep(0.005)
 
     def settle(self) -> None:
-        """Wait until both loops have done what there was to do: they turn, and use no more CPU."""
+        """Wait until both loops are idle: they turn, and use no more CPU."""
         quiet = 0
         before: tuple[int, ...] = (-1, -1)
         limit = time.monotonic() + PATIENCE
@@ -257,7 +257,7 @@ class Parts:
 
     @contextlib.contextmanager
     def measuring(self, cost: Cost) -> Iterator[None]:
-        """Add to ``cost`` what the block costs the threads of each part."""
+        """Add to ``cost`` the cost of the block for the threads of each part."""
         begun = {thread.ident: cpu_of(thread) for thread in threading.enumerate()}
         try:
             yield
@@ -273,7 +273,7 @@ class Parts:
 
 @dataclass
 class Cost:
-    """What one object costs: seconds of CPU of the webhook and of the watcher, and bytes of memory where they are known."""
+    """The cost of one object: seconds of CPU of the webhook and of the watcher, and bytes of memory if known."""
 
     webhook: float = 0.0
     watcher: float = 0.0
@@ -296,7 +296,7 @@ def cpu_of(thread: threading.Thread) -> int:
 
 
 def warm() -> None:
-    """Load what the first review loads, and leave the heap of the test suite out of the collections that are measured."""
+    """Load the imports of the first review, and exclude the test suite's heap from the measured garbage collections."""
     warm_up()
     gc.collect()
     gc.freeze()

@@ -135,7 +135,7 @@ KINDS = (
 
 @st.composite
 def references(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Owners: objects of its own, those of the other tenant, and what is none."""
+    """Owners: its own objects, the other tenant's, and invalid ones."""
     version, kind = draw(st.sampled_from(KINDS))
     name = draw(st.one_of(st.sampled_from(NAMES), st.sampled_from(PATHS)))
     uid = draw(st.one_of(st.sampled_from([f"uid-hostile-{one}" for one in NAMES]), st.sampled_from(QUIETS)))
@@ -411,7 +411,7 @@ SAID = (
 
 @st.composite
 def events(draw: st.DrawFn) -> Deed:
-    """An Event in its namespace: about nodes, pods of others, or nothing, in the words of whom it likes."""
+    """An Event in its namespace: about nodes, pods of others, or nothing, in any component's wording."""
     about = draw(
         altered({"kind": "Node", "name": "n1", "uid": "uid--n1", "namespace": "hostile", "apiVersion": "v1"}, values, 1)
     )

@@ -37,7 +37,7 @@ Deed = Mapping[str, Any]
 
 _FILES = Path(__file__).parent / "corpus"
 CORPUS = sorted(path.stem for path in _FILES.glob("*.json"))
-"""The names of what was found once."""
+"""The names of earlier findings."""
 
 
 def read_deeds(name: str) -> list[tuple[int, Deed]]:
@@ -47,7 +47,7 @@ def read_deeds(name: str) -> list[tuple[int, Deed]]:
 
 
 def whole(value: Any) -> Any:
-    """A value with what its abbreviations stand for."""
+    """A value with its abbreviations expanded."""
     if isinstance(value, dict):
         if "@" in value:
             text, count = value["@"]
@@ -62,7 +62,7 @@ def whole(value: Any) -> Any:
 
 
 class Controller(Protocol):
-    """A controller with two tenants, and what a deed costs it."""
+    """A controller with two tenants, and the cost of a deed."""
 
     webhook_url: str
     reading_url: str
@@ -73,11 +73,11 @@ class Controller(Protocol):
         """Change the cluster."""
 
     def measuring(self, cost: Cost) -> AbstractContextManager[None]:
-        """Add to ``cost`` what the block costs."""
+        """Add to ``cost`` the cost of the block."""
 
 
 class HostileTenant:
-    """Does deeds, and says what each has cost. ``refused`` counts those that no API server lets into a cluster."""
+    """Performs deeds, and returns the cost of each. ``refused`` counts the ones that an API server refuses."""
 
     def __init__(self, parts: Controller, server: ClusterServer) -> None:
         self._parts, self._server = parts, server
@@ -121,7 +121,7 @@ class HostileTenant:
         self._post(_review(request))
 
     def _post(self, body: Any) -> dict[str, Any]:
-        """What the webhook answers; it has to answer."""
+        """The webhook's answer; it must answer."""
         content = body.encode("latin-1") if isinstance(body, str) else body
         with httpx2.Client(verify=self._parts.context, timeout=60) as client:
             answer = client.post(f"{self._parts.webhook_url}/mutate", content=content)
@@ -152,7 +152,7 @@ class HostileTenant:
         self._tells_no_secret(answer.text)
 
     def _tells_no_secret(self, text: str) -> None:
-        """Fail if an answer tells what only the other tenant may read, and what was not guessed."""
+        """Fail if an answer contains information that only the other tenant may read and that was not guessed."""
         told = [word for word in SECRETS if word in text and word not in self._said]
         assert not told, (told, text[:300])
 
@@ -162,7 +162,7 @@ class HostileTenant:
 
 
 SECRETS = ("quiet.train", UID, "train-1", "epoch 1 of 3")
-"""What only the quiet tenant's user may read."""
+"""Information that only the quiet tenant's user may read."""
 
 _UNREVIEWED = ("/api/v1/configmaps", "/api/v1/events")
 

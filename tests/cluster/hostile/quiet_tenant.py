@@ -1,6 +1,6 @@
-"""The quiet tenant: a fixed history in its own namespace, and everything of it that nobody else may change.
+"""The quiet tenant: a fixed history in its own namespace, and everything of it that others must not change.
 
-A training Job loses its spot node, its next pod waits in vain on spot and is taken back, and the third one succeeds on demand. So
+A training Job loses its spot node, its next pod gets no node on spot and is recalled, and the third one succeeds on demand. So
 reviews, attempts, causes, a wait, a move, a pause and logs all take part.
 """
 
@@ -104,7 +104,7 @@ async def _log(request: web.Request) -> web.StreamResponse:
 
 
 class QuietTenant:
-    """Plays the history step by step: :meth:`steps`. ``answers`` are those of the webhook, which count as its own too."""
+    """Plays the history step by step: :meth:`steps`. ``answers`` are the webhook's, which belong to the tenant too."""
 
     def __init__(self, parts: Parts, server: ClusterServer, put: Callable[[str, Mapping[str, Any]], Any]) -> None:
         self._parts, self._server, self._put = parts, server, put
@@ -166,7 +166,7 @@ class QuietTenant:
     # What nobody else may change
 
     def facts(self) -> dict[str, Any]:
-        """Everything of the quiet tenant, without what differs from one process to the next."""
+        """Everything of the quiet tenant, without the differences between processes."""
         config = self._parts.configurations.of(QUIET)
         return {
             "events": self.events(),
@@ -194,7 +194,7 @@ class QuietTenant:
         return rows.after(0)
 
     def _numbers(self) -> list[tuple[Any, ...]]:
-        """What its SpotCounters hold, but for the moments of writing: numbers of pods that are not confirmed yet have them."""
+        """The content of its SpotCounters without the times of writing, which unconfirmed numbers have."""
         return sorted(
             (meta["name"], review, record["number"], record["decided"])
             for made in self._server.objects[COUNTERS].values()
@@ -207,7 +207,7 @@ class QuietTenant:
         return {key: (each["spec"], each["status"]) for key, each in sorted(self._server.objects[POOL_OBJECTS].items())}
 
     def _logs(self) -> list[tuple[int, str]]:
-        """What its user reads of the logs of all attempts."""
+        """The logs of all attempts as its user reads them."""
         return [
             self._log_of(run["metadata"]["name"], each["spec"]["task"], each["spec"]["attempt"])
             for run in self._server.records(RUN, QUIET)
@@ -277,7 +277,7 @@ class QuietTenant:
 
 
 def _shown(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What people see of a record, but for its bytes, which name a process."""
+    """A record as people see it, without its bytes, which name a process."""
     return {name: value for name, value in found["status"].items() if name != "bytes"}
 
 

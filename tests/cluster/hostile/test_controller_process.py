@@ -1,7 +1,7 @@
-"""The real controller as processes of its own: what a hostile tenant does ends none of them, and fills no memory.
+"""The real controller as separate processes: a hostile tenant cannot end them or fill their memory.
 
-Memory is the growth of the resident set at its highest, which Linux notes for each process and forgets on command
-(proc_pid_clear_refs(5)), so that nothing of the test itself counts.
+Memory is the growth of the resident set at its highest, which Linux notes for each process and resets on command
+(proc_pid_clear_refs(5)), so that the test itself does not count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Nobody in one namespace changes anything of another one, ends a part of the controller, or costs more than an object may.
+"""A tenant cannot change another namespace, end a part of the controller, or exceed the cost limit of an object.
 
-The quiet tenant's history is played once alone, then with the deeds of a hostile tenant in between. What was found once is in
-``corpus``, and is played first.
+The quiet tenant's history is played once alone, then with the deeds of a hostile tenant in between. Earlier findings are in
+``corpus``, and are played first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXAMPLES = {"steady": 10, "long": 200, "explore": 500}
 """Days that are tried, by the profile of hypothesis: in ``make test``, in ``make test-long``, and by each process of a night."""
 
 OF_ALL = ("clustertrainingruntimes", "clusterworkflowtemplates")
-"""Templates for everybody, which an object may name."""
+"""Shared templates, which an object may name."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
@@ -92,7 +92,7 @@ def megabyte() -> float:
 
 
 def forges(deeds: Sequence[tuple[int, Deed]]) -> bool:
-    """Whether a pod says that an API server asks for the other tenant: then what is named there is looked up and not shown."""
+    """Whether a pod claims that an API server asks for the other tenant: then objects named there are looked up and not shown."""
     return any(deed["do"] == "review" and QUIET in json.dumps(deed["request"]) for _, deed in deeds)
 
 
@@ -109,7 +109,7 @@ def without_versions(asked: frozenset[str]) -> set[str]:
 
 
 def is_own(line: str, namespace: str) -> bool:
-    """Whether a request is about a namespace, also by its name alone, or templates for everybody, by its decoded path."""
+    """Whether a request concerns a namespace, also by its name alone, or shared templates, by its decoded path."""
     if line == f"GET /api/v1/namespaces?fieldSelector=metadata.name%3D{namespace}":
         return True
     path = unquote(line.split(" ", 1)[1].partition("?")[0])

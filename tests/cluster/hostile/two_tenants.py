@@ -22,9 +22,9 @@ STEPS = 9
 
 
 class Played(NamedTuple):
-    """What a history has left. ``costs`` are those of the deeds that an API server lets through.
+    """The results of a history. ``costs`` are those of the deeds that an API server admits.
 
-    ``defects`` are the exceptions that the controller has caught as defects of its own and written into its log.
+    ``defects`` are the exceptions that the controller caught as its own defects and logged.
     """
 
     facts: Mapping[str, Any]
@@ -43,7 +43,7 @@ _WAITS = (
 
 
 class Defects(logging.Handler):
-    """What was logged with an exception: code of ours has failed, and something was left out for it."""
+    """The log entries with an exception: code of ours failed and something was skipped."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ SIZE = 6_000
 
 
 def distinct_steps(made: SilentWatcher, count: int) -> None:
-    """One pipeline whose steps all have templates of their own, one after the other, each seen to its end."""
+    """One pipeline whose steps all have separate templates, one after the other, each seen to its end."""
     run = workflow("pipeline", "team-b")
     made.put("Workflow", run)
     for number in range(count):
@@ -34,7 +34,7 @@ def distinct_steps(made: SilentWatcher, count: int) -> None:
 
 
 def templates_without_end(made: SilentWatcher, count: int) -> None:
-    """A tenant's run of many pods that never start, each with a template of its own that is as large as may be."""
+    """A tenant's run of many pods that never start, each with a separate template of the maximum size."""
     run = workflow("flood", "team-a")
     made.put("Workflow", run)
     for number in range(count):
@@ -55,7 +55,7 @@ def runs_without_end(made: SilentWatcher, count: int) -> None:
 
 
 def nothing(_made: SilentWatcher, _count: int) -> None:
-    """What was recorded before is taken up, and no more."""
+    """Only reopen the earlier records."""
 
 
 STORIES: Mapping[str, Callable[[SilentWatcher, int], None]] = {

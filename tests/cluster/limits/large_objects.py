@@ -1,4 +1,4 @@
-"""Objects that grow in one respect, each of a kind that is placed: what a hostile author makes of it."""
+"""Objects that grow in one respect, each of a kind that is placed, as a hostile author would write them."""
 
 from __future__ import annotations
 
@@ -184,4 +184,4 @@ GROWING: Mapping[str, Callable[[int], dict[str, Any]]] = {
     "one long text": lambda count: _job({**_pod(), "hostname": "x" * (count * 50)}),
     "a long text where a list is expected": lambda count: _job({**_pod(), "tolerations": "x" * (count * 50)}),
 }
-"""Makers of objects by what grows in them with their argument."""
+"""Makers of objects by the part that grows with their argument."""

@@ -1,4 +1,4 @@
-"""An object of the API server takes a bounded part of memory, whoever has written it; real ones of any size are read."""
+"""An object of the API server takes bounded memory, whoever wrote it; real ones of any size are read."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_mapping_of_many_keys_takes_no_more_memory_than_one_may(size: int) -> 
 
 
 def step(number: int, phase: str = "Succeeded", message: str = "") -> dict[str, Any]:
-    """A step in the status of a Workflow, with what Argo and Kubeflow Pipelines write there."""
+    """A step in the status of a Workflow, as Argo and Kubeflow Pipelines write it."""
     name = f"train-20270115-x7k2p.root.train-{number}.executor"
     artifact = {"name": "main-logs", "s3": {"key": f"private-artifacts/team-a/train-20270115-x7k2p/{number}/main.log"}}
     return {

@@ -1,4 +1,4 @@
-"""Where API servers log in with certificates, nobody else gets a review answered, and probes are answered as before."""
+"""If API servers log in with certificates, reviews of other clients are refused, and probes are answered as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever may write a ConfigMap may write it again and again: others' configurations and the processor do not wait for that."""
+"""A tenant may change a ConfigMap without end: other configurations and the processor do not wait for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No object of any author costs the webhook more than a bounded amount of work and memory, and none ends an answer."""
+"""A review costs bounded work and memory for every object, and is always answered."""
 
 from __future__ import annotations
 

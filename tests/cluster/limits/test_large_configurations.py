@@ -1,4 +1,4 @@
-"""The configuration of a namespace is read within a bounded time, whatever its team has written, and raises nothing."""
+"""The configuration of a namespace is read within a bounded time, whatever its team wrote, and raises nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_text_that_is_too_long_is_not_in_force_and_says_so() -> None:
     made.apply("team-a", {"data": {"spotwright.yaml": good + "# x\n" * 10_000}})
     [problem] = made.problems
     assert problem.namespace == "team-a"
-    assert "it has 39 KiB, and at most 32 KiB are read" in problem.message
+    assert "it has 39 KiB, and the limit is 32 KiB" in problem.message
     config = made.of("team-a")
     assert config is not None
     assert len(config.policy_tasks) == 10  # the last good one

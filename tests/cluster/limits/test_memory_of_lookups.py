@@ -1,4 +1,4 @@
-"""What reviews read of a cluster takes bounded memory, however many of them come at once and whatever they refer to."""
+"""Lookups for reviews take bounded memory, however many come at once and whatever they refer to."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ARGO = "argoproj.io/v1alpha1"
 
 
 def a_workflow(number: int) -> dict[str, Any]:
-    """A Workflow whose steps are in templates of its own namespace."""
+    """A Workflow whose steps are in templates of the same namespace."""
     steps = [{"name": f"s{step}", "templateRef": {"name": f"t-{number}-{step}", "template": "x"}} for step in range(20)]
     spec = {"entrypoint": "a", "templates": [{"name": "a", "steps": [steps]}]}
     return {"apiVersion": ARGO, "kind": "Workflow", "metadata": {"name": f"w{number}"}, "spec": spec}
 
 
 def an_unplaced_pod(number: int) -> dict[str, Any]:
-    """A pod without a policy, of a Workflow of its own that has to be read."""
+    """A pod without a policy, of a separate Workflow that has to be read."""
     owner = {"apiVersion": ARGO, "kind": "Workflow", "name": f"w{number}", "uid": f"u{number}", "controller": True}
     pod = a_pod()
     return {**pod, "metadata": {"generateName": "w-", "ownerReferences": [owner]}}

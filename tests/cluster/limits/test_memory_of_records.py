@@ -1,4 +1,4 @@
-"""What one tenant makes fills no memory: plans grow by what is new, and records that need too much are cut, their own first."""
+"""A tenant cannot fill the memory: plans grow only by new parts, and records that need too much are cut, its own first."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def test_the_largest_run_of_a_namespace_is_cut_and_nobody_else_loses_anything(
         "after": RunStatus.RUNNING,
     }
     text = " ".join(show_text(run_view(found["flood"], "flood")).split())
-    assert "its recording was cut here, because the records of its namespace need more than" in text
-    assert "The workload itself goes on. To have all of it recorded, let fewer runs go on at once" in text
+    assert "its recording stopped here, because the records of its namespace need more than" in text
+    assert "The workload itself goes on. To have all of it recorded, run fewer at once" in text
     assert "resume" not in text
 
 
@@ -125,7 +125,7 @@ def test_a_restart_does_not_take_up_what_was_cut_and_cuts_what_is_too_large(
         assert [run.namespace for run in made.watcher._store.runs.values()] == ["team-b"]
         made.close()
     why = states(tmp_path / "state")["flood"].why
-    assert "all records need more than 585.9Ki of memory, this namespace's the most" in why
+    assert "all records need more than 585.9Ki of memory, and this namespace needs the most" in why
 
 
 def test_of_runs_alike_the_newest_ones_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Names, numbers and objects that no controller writes raise nothing and take no time, whoever has written them."""
+"""Names, numbers and objects that controllers never write raise nothing and take no time."""
 
 from __future__ import annotations
 

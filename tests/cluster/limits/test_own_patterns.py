@@ -40,7 +40,7 @@ OF_THEIR_USER = (
     "runs/",
     "pools/",
 )
-"""What reads files and texts of the one who runs the command, on that person's machine: nobody else waits."""
+"""Modules that read files and texts of the user who runs the command, on that machine: others do not wait."""
 
 
 class Pattern(NamedTuple):
@@ -114,7 +114,7 @@ ALL = [*patterns(), *patterns_of_records()]
 
 
 def seeds(pattern: Pattern) -> list[str]:
-    """Texts of which the worst ones for a pattern are made: what it may begin with, and its own characters."""
+    """Texts from which a pattern's worst cases are made: possible beginnings, and its own characters."""
     text = pattern.text.decode("latin-1") if isinstance(pattern.text, bytes) else pattern.text
     literal = re.findall(r"[\w .:/-]+", re.sub(r"\\[a-zA-Z]|\{\d*,?\d*\}|\(\?P<\w+>|\(\?[:=!<]*", " ", text))
     characters = dict.fromkeys([*re.sub(r"[\\^$?*+|]", "", text)[:24], "a", "0", " ", "\n", "(", "{", "[", ".", "-"])

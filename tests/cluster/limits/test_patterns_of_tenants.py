@@ -1,4 +1,4 @@
-"""A pattern that a user writes keeps nobody busy, and the patterns of our own take time with the length of the text alone."""
+"""A user's pattern cannot block others, and our own patterns take time linear in the text."""
 
 from __future__ import annotations
 

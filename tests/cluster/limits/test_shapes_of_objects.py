@@ -1,4 +1,4 @@
-"""A pod sends a review of its own to the webhook's port: a misshapen object is allowed unchanged, with one line in the log."""
+"""A pod may send reviews to the webhook's port: a misshapen object is allowed unchanged, with one line in the log."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Stands in for a Service: takes connections at one address and hands each to the next of several servers that is there.
+"""Stands in for a Service: accepts connections at one address and passes each to the next available server.
 
-``python -m tests.cluster.live.balancer HOST:PORT HOST:PORT ...``; the first address is the one that it takes connections at.
+``python -m tests.cluster.live.balancer HOST:PORT HOST:PORT ...``; the first address is the one at which it listens.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _REGISTRATION = Right(
 
 
 def logins_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> Mapping[str, Path]:
-    """Make the accounts with their rights in a namespace, and what they may not create.
+    """Create the accounts with their rights in a namespace, and the objects that they may not create.
 
     Returns the kubeconfig inside the bed of each process.
     """
@@ -40,7 +40,7 @@ def logins_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> M
 
 
 def make_accounts(kube: Kube, home: str) -> None:
-    """Make the accounts with their rights in a namespace, and what they may not create."""
+    """Create the accounts with their rights in a namespace, and the objects that they may not create."""
     kube.apply(*_objects(home))
 
 
@@ -80,13 +80,13 @@ def node_events_policy(name: str) -> Iterator[dict[str, Any]]:
 
 
 def remove_policy_of(kube: Kube, name: str) -> None:
-    """Take out what :func:`node_events_policy` describes."""
+    """Remove the objects of :func:`node_events_policy`."""
     kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding"
     kube.run("delete", kinds, f"{name}{SUFFIX}", "--wait=false", "--ignore-not-found")
 
 
 def remove_rights_of(kube: Kube, home: str) -> None:
-    """Take out what :func:`logins_of_the_chart` has made outside of the namespace."""
+    """Remove the objects that :func:`logins_of_the_chart` made outside of the namespace."""
     remove_policy_of(kube, home)
     names = [f"{home}-{process}" for process in PROCESSES]
     kube.run("delete", "clusterrole,clusterrolebinding", *names, "--wait=false", "--ignore-not-found")

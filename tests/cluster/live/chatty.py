@@ -109,7 +109,7 @@ def stop(bed: Settings, uid: str) -> None:
 
 
 def output(bed: Settings, namespace: str, uid: str) -> bytes:
-    """The container's output as the runtime has stored it, without what the kubelet has rotated away."""
+    """The container's output as the runtime stored it, without the parts that the kubelet rotated away."""
     (path,) = (bed.node_folder(NUMBER) / "pods").glob(f"{namespace}_*_{uid}/main/0.log")
     return b"".join(_text(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
 

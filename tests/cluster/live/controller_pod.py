@@ -36,11 +36,11 @@ class ControllerPod:
     home: str
 
     def log(self) -> str:
-        """What its processes have written so far."""
+        """The output of its processes so far."""
         return "".join(self.kube.run("logs", f"deployment/spotwright-{each}", "-n", self.home) for each in PROCESSES)
 
     def read(self, *words: str, kubeconfig: Path | None = None) -> Printed:
-        """What a command prints to a person, as an admin unless a kubeconfig is given."""
+        """The output of a command for people, as an admin unless a kubeconfig is given."""
         login = str(kubeconfig or self.kube.kubeconfig)
         return spotwright(*words, "--cluster", "--kubeconfig", login, "--controller", self.home)
 

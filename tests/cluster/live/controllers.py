@@ -41,7 +41,7 @@ class Controller:
         return self.folder / "logs"
 
     def enable(self, namespace: str) -> None:
-        """Let it place and watch what is in a namespace."""
+        """Let it place and watch a namespace."""
         self.kube.run("label", "namespace", namespace, "spotwright.dev/enabled=true")
 
     def run(self, name: str) -> RunState | None:
@@ -60,7 +60,7 @@ class Controller:
         return [attempt for task in run.tasks.values() for attempt in task.attempts] if run is not None else []
 
     def left_out(self) -> dict[str, Pause]:
-        """The pauses of pools that it has told."""
+        """The published pauses of pools."""
         return left_out(self.kube, _release(self.home))
 
 
@@ -78,10 +78,10 @@ def controller(
     before: str = "",
     kubeconfig: Path | None = None,
 ) -> Iterator[Controller]:
-    """A controller with this configuration for all labelled namespaces, while the block runs.
+    """A controller with this configuration for all labelled namespaces, during the block.
 
     ``recorder`` are options of that process. ``before`` is Python code that each process runs first: to shorten a time that
-    nobody can set. ``kubeconfig`` is that of a user with other rights than the chart's accounts, which are the default.
+    has no setting. ``kubeconfig`` is that of a user with other rights than the chart's accounts, which are the default.
     """
     home = f"controller-{uuid.uuid4().hex[:6]}"
     log = folder / "controller.log"

@@ -25,10 +25,10 @@ _MOST = 9  # nodes that each group may have
 
 @contextmanager
 def idle_autoscaler(kube: Kube, config: str) -> Iterator[None]:
-    """The status of an autoscaler that could grow the pools of a configuration, while the block runs.
+    """The status of an autoscaler that could grow the pools of a configuration, during the block.
 
-    Begin it before the controller, whose webhook reads it at its start and then every ten seconds. Groups without nodes have no
-    times in it, so that it never counts as one that nobody keeps up to date.
+    Begin it before the controller, whose webhook reads it at its start and then every ten seconds. Groups without nodes have
+    no times in it, so that it never counts as out of date.
     """
     names = map(likely_group, parse(config).pools.values())
     groups = [GroupState(name, 0, 0, 0, min=0, max=_MOST, in_progress=False) for name in names]

@@ -30,7 +30,7 @@ class Kube:
     kubeconfig: Path
     image: str
     awaited: Callable[[str], str] = lambda part: ""
-    """Waits for what is still built beside a test bed: the controller of a CRD, or a tool. Returns why it is not there, or ""."""
+    """Waits for a controller or tool that is still being built beside a test bed. Returns why it is missing, or ""."""
 
     def lacks(self, crd: str) -> str:
         """Why a test that needs this kind is skipped, or "" where the cluster has it."""
@@ -40,7 +40,7 @@ class Kube:
         return "" if self.get("crd", crd) else f"this cluster has no {crd}"
 
     def run(self, *arguments: str, text: str | None = None) -> str:
-        """Run kubectl and return what it prints."""
+        """Run kubectl and return its output."""
         command = [str(self.program), f"--kubeconfig={self.kubeconfig}", *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
@@ -52,7 +52,7 @@ class Kube:
         self.run("apply", "--server-side", "-f", "-", text=json.dumps(document))
 
     def get(self, kind: str, name: str, namespace: str = "default") -> Object | None:
-        """An object, or None if there is none."""
+        """An object, or None if it does not exist."""
         text = self.run("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
         return json.loads(text) if text.strip() else None
 

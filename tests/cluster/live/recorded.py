@@ -1,4 +1,4 @@
-"""What controllers have recorded on a test bed: objects of its API, and logs in a folder that stands for their store."""
+"""The records of controllers on a test bed: objects of its API, and logs in a folder that replaces their store."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def events_of(kubeconfig: Path) -> list[Event]:
 
 
 def _whole(kubernetes: Kubernetes, name: str = "", namespace: str = "") -> Iterator[tuple[NamedRun, ApiRun]]:
-    """The runs that can be read, each with its names. One whose namespace goes is not there any more."""
+    """The readable runs, each with its names. A run whose namespace is being deleted is skipped."""
     for found in ApiRun(kubernetes.get, namespace, "all").listed(RUN, {}):
         named = named_run(found)
         if named is None or name not in ("", named.name):
@@ -68,23 +68,23 @@ def _whole(kubernetes: Kubernetes, name: str = "", namespace: str = "") -> Itera
 
 
 def left_out(kube: Kube, release: str) -> dict[str, Pause]:
-    """The pauses that a release has told, by the name of the pool."""
+    """The pauses that a release published, by the name of the pool."""
     found = findings_in(kube.list("spotpools", selector=f"{RELEASE_LABEL}={release}"))
     return {one.pool: one.pause for by_namespace in found.values() for one in by_namespace.values()}
 
 
 def forget_pools(kube: Kube, release: str) -> None:
-    """Delete what a release has told of pools, which no namespace takes with it."""
+    """Delete a release's published pools, which are not deleted with a namespace."""
     kube.run("delete", "spotpools", "-l", f"{RELEASE_LABEL}={release}", "--wait=false", "--ignore-not-found")
 
 
 def kept_log(logs: Path, run: str, task: str, attempt: int = 1) -> bytes:
-    """What is kept of the log of an attempt, as readers find it; nothing where none of it is."""
+    """The stored log of an attempt, as readers find it; empty without any."""
     name = LogName.of(RunFolder(Path(run)), task, attempt)
     return asyncio.run(read_whole(f"file://{logs.absolute()}", name)) or b""
 
 
 def log_is_complete(logs: Path, run: str, task: str, attempt: int = 1) -> bool:
-    """Whether nothing more of this log comes."""
+    """Whether this log is complete."""
     name = LogName.of(RunFolder(Path(run)), task, attempt)
     return (logs / name.namespace / name.run / name.task / str(attempt) / "end").exists()

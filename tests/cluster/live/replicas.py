@@ -92,15 +92,15 @@ class Controllers:
         return self.kube.wait(found, "a replica holds the Lease", _READY)[0]
 
     def log(self, number: int) -> str:
-        """What a replica has written."""
+        """The output of a replica."""
         return (self.folder / f"controller-{number}.log").read_text(encoding="utf-8", errors="replace")
 
     def runs(self) -> dict[tuple[str, str], RunState]:
-        """What is recorded, by namespace and name of the workload. A run that is just being made has none yet."""
+        """The records, by namespace and name of the workload. A run that is just being created has none yet."""
         return {(named.namespace, named.name): state for named, state in runs_of(self.kube.kubeconfig)}
 
     def balance(self) -> subprocess.Popen[bytes]:
-        """Start what takes connections for all replicas."""
+        """Start the balancer for all replicas."""
         addresses = [f"{NETWORK.control_plane}:{port}" for port in self.ports]
         return subprocess.Popen(self._inside("-m", "tests.cluster.live.balancer", *addresses))
 

@@ -1,4 +1,4 @@
-"""The nodes of the test bed: what their cloud gives them, and that real pods run on them."""
+"""The nodes of the test bed have the properties of their cloud, and real pods run on them."""
 
 from __future__ import annotations
 

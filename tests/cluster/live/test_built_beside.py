@@ -1,4 +1,4 @@
-"""What is built beside a cluster that is up: tests begin without it, who needs it gets it, and it ends with the cluster."""
+"""Builds beside a running cluster: tests begin without them, those that need one get it, and they end with the cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ build)
     cp CACHE/${2##*/}-v*/${2##*/} "$2" ;;
 esac
 """
-"""A Go that builds until a file is there, and then copies what the real one has built."""
+"""A Go that builds until a file exists, and then copies the output of the real one."""
 
 ENDED = 120.0  # seconds for a workload, on a busy machine
 

@@ -31,7 +31,7 @@ PLACES = [
     ("image: python:3.12-slim", f"image: {PYTHON}\n        imagePullPolicy: Never"),
     (f'taints: ["{TAINT}"]', f'taints: ["{TAINT}", "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"]'),
 ]
-"""What the files of the page hold, and what stands for it on the test bed."""
+"""The content of the page's files, and the replacements on the test bed."""
 
 SHELL = """
 set -eu
@@ -102,7 +102,7 @@ class Terminal:
         (self.folder / name).write_text(self._here(text), encoding="utf-8")
 
     def run(self, commands: str) -> str:
-        """Type commands, and return what they print."""
+        """Type commands, and return their output."""
         done = subprocess.run(
             ["bash", "-c", self._prelude + self._here(commands)],
             cwd=self.folder,
@@ -115,7 +115,7 @@ class Terminal:
         return done.stdout
 
     def start(self, commands: str, log: Path) -> subprocess.Popen[bytes]:
-        """Type commands of which the last one goes on."""
+        """Type commands, the last of which keeps running."""
         with log.open("wb") as output:
             return subprocess.Popen(
                 ["bash", "-c", self._prelude + self._here(commands)],
@@ -188,5 +188,5 @@ def is_ready(log: str) -> bool:
 
 
 def all_there(shown: str) -> str:
-    """What the page's last commands print once the run has succeeded; empty before."""
+    """The output of the page's last commands once the run has succeeded; empty before."""
     return shown if "succeeded" in shown and "saved" in shown else ""

@@ -198,10 +198,10 @@ def test_200_recreations_with_two_replicas_of_which_the_leader_is_killed_get_the
 
 
 def check_rungs(pods: Sequence[Made], recorded: AbstractSet[str], killed: float, until: float) -> int:
-    """Each pod has its number, and the rung that what is recorded leads to, or the last certain one.
+    """Each pod has its number, and the rung that follows from the records, or the last certain one.
 
-    Returns how many had the latter though a replica was recording: their review began less than half a second before the end of
-    the attempt before was recorded.
+    Returns how many had the latter though a replica was recording: their review began less than half a second before the end
+    of the previous attempt was recorded.
     """
     lost = [each for each in pods if not each.mark("attempt")]  # its review was with the replica that was killed
     assert len(lost) <= 1

@@ -1,6 +1,6 @@
-"""The controller in a pod with the rights that it prints: it places, records, moves and is read, and needs no other right.
+"""The controller in a pod with the rights that it prints: it places, records, moves and is read, and needs no others.
 
-What it may not do it would say in its log: at the end there is no refusal of the API server in it.
+Missing rights would appear in its log: at the end it has no refusals of the API server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def anna(kube: Kube, controller: ControllerPod, team: str, tmp_path: Path) -> Pa
 
 
 def explained(controller: ControllerPod, login: Path, team: str, name: str) -> dict[str, Any]:
-    """What ``explain`` says of an object."""
+    """The output of ``explain`` for an object."""
     printed = controller.read("explain", name, "-n", team, "--json", kubeconfig=login)
     assert printed.code == 0, printed.err
     (found,) = json.loads(printed.out)["objects"]
@@ -115,9 +115,9 @@ def empty_for(kind: str) -> str:
 
 
 def prefer_a_pool_without_nodes(kube: Kube, controller: ControllerPod, team: str, name: str) -> None:
-    """Give a team a pool of its own that has no nodes, and is the cheapest.
+    """Give a team a separate pool that has no nodes, and is the cheapest.
 
-    Each kind has another one: a pool on which a pod has waited in vain is left out for a while, and nothing waits for it then.
+    Each kind has another one: a pool on which a pod got no node is skipped for a while.
     """
     text = {"spotwright.yaml": configuration("20s", **{name: EMPTY})}
     kube.apply({**on_the_bed.named("ConfigMap", "v1", "spotwright", team), "data": text})
@@ -125,13 +125,13 @@ def prefer_a_pool_without_nodes(kube: Kube, controller: ControllerPod, team: str
 
 
 def finished(controller: ControllerPod, team: str, name: str, login: Path) -> dict[str, Any] | None:
-    """What ``show`` says of a workload once its end is recorded."""
+    """The output of ``show`` for a workload once its end is recorded."""
     shown = recorded(controller, team, name, login)
     return shown if shown is not None and shown["finished_at"] is not None else None
 
 
 def recorded(controller: ControllerPod, team: str, name: str, login: Path) -> dict[str, Any] | None:
-    """What ``show`` says of a workload, if it is recorded."""
+    """The output of ``show`` for a workload, if it is recorded."""
     printed = controller.read("show", name, "-n", team, "--json", kubeconfig=login)
     return json.loads(printed.out) if printed.code == 0 else None
 

@@ -68,7 +68,7 @@ def first_of(leader: Controller, name: str) -> AttemptState | None:
 
 
 def last_line(leader: Controller, namespace: str, name: str) -> float:
-    """When the program printed its last line that was kept, in Unix seconds by its own word."""
+    """When the program printed its last stored line, in Unix seconds by its own clock."""
     ((named, _),) = [each for each in runs_of(leader.kube.kubeconfig, name) if each[0].namespace == namespace]
     text = kept_log(leader.logs, named.run, name).decode()
     lines = [line for line in text.splitlines() if line.replace(".", "").isdigit()]
@@ -79,7 +79,7 @@ def last_line(leader: Controller, namespace: str, name: str) -> float:
 def check(
     leader: Controller, kube: Kube, namespace: str, form: str, number: int, true: float, measured: Measured
 ) -> None:
-    """Compare what is recorded with the truth, and note both in seconds since the attempt had its node."""
+    """Compare the records with the truth, and note both in seconds since the attempt had its node."""
     for name in JOBS:
         first = kube.wait(partial(first_of, leader, name), f"the end of {name} is recorded", RECORDED)
         assert first.ended is not None
@@ -102,7 +102,7 @@ def silent(kube: Kube, faults: Faults) -> float:
 
 
 def deleted(kube: Kube, faults: Faults) -> float:
-    """The Node object goes within a second, as where a cloud's controller deletes the machine."""
+    """The Node object is deleted within a second, as when a cloud's controller deletes the machine."""
     at = cut(faults)
     kube.run("delete", "node", f"n{LOST}", "--wait=false")
     return at

@@ -1,4 +1,4 @@
-"""The preStop hook on real nodes: code of any user saves before SIGTERM, and nobody else's pod ends later."""
+"""The preStop hook on real nodes: every user's code saves before SIGTERM, and other pods do not end later."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def a_pod(namespace: str, *command: str, image: str = "localhost/python:1") -> O
 
 
 def words_until_the_end(kube: Kube, namespace: str, first: str) -> list[str]:
-    """What the code says, word by word; its pod is deleted when it has said the first one."""
+    """The output of the code, word by word; its pod is deleted after the first one."""
     command = [str(kube.program), f"--kubeconfig={kube.kubeconfig}", "logs", "-f", "step", "-n", namespace]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as log:
         assert log.stdout is not None

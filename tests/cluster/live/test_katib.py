@@ -68,7 +68,7 @@ with Checkpoint(*([f"/saves/{trial}"] if place == "own" else []), every=0) as ck
 
 
 class Trials(NamedTuple):
-    """What the trials of an experiment are, and what they do."""
+    """The trials of an experiment, and their code."""
 
     kind: str = "Job"  # or TrainJob
     how: str = "keeps"  # the lines of earlier attempts; else it prints or pushes its metrics
@@ -222,7 +222,7 @@ def begin(kube: Kube, namespace: str, trials: Trials, way: str, config: str) -> 
 
 
 class Case(NamedTuple):
-    """What happens to the node of the first trial, and in which way the experiment runs."""
+    """The fault on the first trial's node, and the way in which the experiment runs."""
 
     trials: Trials
     fault: str
@@ -349,7 +349,7 @@ def check_attempts(folder: Path, trials: Trials, fault: str) -> None:
 
 
 def check_suggestion(kube: Kube, namespace: str) -> None:
-    """Nothing of ours is on what Katib has made for its suggestions."""
+    """Katib's objects for its suggestions carry nothing of ours."""
     made: list[Any] = [*kube.list("suggestions", namespace), *kube.list("deployments", namespace)]
     assert made
     assert not any("spotwright" in str(each["metadata"]) for each in made)

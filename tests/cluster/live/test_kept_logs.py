@@ -1,4 +1,4 @@
-"""The log of an attempt is kept up to the moment its node goes, without gaps and repeats, whatever happens to the keeper."""
+"""The log of an attempt is stored until its node is gone, without gaps or repeats, whatever happens to the keeper."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_log_is_kept_up_to_the_moment_of_the_fault(
     assert found == list(range(1, len(found) + 1))
     if fault in ("power-cut", "unplug"):
         assert on_disk.startswith(kept)
-        assert b"its node does not report any more" in keeper.kept()
+        assert b"its node no longer reports" in keeper.kept()
 
 
 def strike(kube: Kube, faults: Faults, fault: str, pod: str, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""The checkpoint library on a cluster: made and mounted for whoever needs it, and in nobody's way; and a deadline beside it.
+"""The checkpoint library on a cluster: created and mounted for pods that need it, without disturbing others; and a deadline.
 
 KFP itself is not on the test bed: its runs are Workflows with the shape that its backend makes.
 """

@@ -1,7 +1,8 @@
-"""On the test bed: a node loses its power for good, and the successors of all kinds start once somebody says so.
+"""On the test bed: a node loses its power for good, and the successors of all kinds start once it is declared gone.
 
-Beside it the same without our controller, for the table in ``docs/explanation/moving.md``. With it the successors of Jobs start
-without a word, as they do on a cluster without Spotwright; those of Workflows start there and here only after one.
+Beside it the same without our controller, for the table in ``docs/explanation/moving.md``. With it the successors of Jobs
+start without a declaration, as they do on a cluster without Spotwright; those of Workflows start there and here only after
+one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SCRIPT = "sleep 3600"
 
 @pytest.fixture
 def in_service(kube: Kube, faults: Faults) -> Iterator[Faults]:
-    """Faults of nodes; the taint that says that a machine is gone is taken off after the test."""
+    """Faults of nodes; the taint that says that a machine is gone is removed after the test."""
     yield faults
     node = kube.get("node", f"n{LOST}")
     if any(taint["key"] == OUT_OF_SERVICE for taint in ((node or {}).get("spec") or {}).get("taints") or ()):
@@ -137,7 +138,7 @@ def wait_for_successors(kube: Kube, namespace: str, kinds: list[str]) -> dict[st
 
 
 def check_that_it_is_named(kube: Kube, leader: Controller, namespace: str) -> None:
-    """As long as nobody says that the machine is gone, a step's pod stays, and the journal names the node that holds it."""
+    """Until the machine is declared gone, a step's pod stays, and the journal names the node that holds it."""
     held = kube.wait(lambda: [a for a in leader.attempts("workflow") if a.held], "the silent node is recorded", 60)
     assert held[0].held is not None
     assert held[0].held.node == f"n{LOST}"

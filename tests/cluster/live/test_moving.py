@@ -1,4 +1,4 @@
-"""On the test bed: what waits in vain is moved to another rung, kind by kind, and no lost node holds up a successor."""
+"""On the test bed: pods without a node move to another rung, kind by kind, and lost nodes do not delay successors."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ RIGHTS: dict[str, list[Object]] = {
     HANDLER: [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}],
     AGENT: [{"apiGroups": ["spotwright.dev"], "resources": ["notices"], "verbs": ["create"]}],
 }
-REFUSED = "Spotwright believes this of a node"
+REFUSED = "Spotwright trusts this Event about a node"
 
 
 def role(namespace: str, name: str, rules: list[Object]) -> Iterator[Object]:
@@ -71,7 +71,7 @@ def notice(node: str = NODE, **changes: object) -> Object:
 
 
 def written(kube: Kube, event: Object, user: str, *options: str) -> str:
-    """Write an Event, or try to without a trace, as somebody else. Returns what kubectl says."""
+    """Write an Event, or try to by dry run, as another user. Returns kubectl's output."""
     try:
         return kube.run("create", "--dry-run=server", f"--as={user}", *options, "-f", "-", text=json.dumps(event))
     except AssertionError as error:

@@ -38,7 +38,7 @@ def root(kube: Kube, namespace: str) -> dict[str, Any]:
 
 
 def two_replicas(kube: Kube, root: dict[str, Any], reviews: int, *, slots: int = 1, at_once: bool = True) -> list[Any]:
-    """What the reviews got of two processes that begin at the same moment."""
+    """The numbers of the reviews of two processes that begin at the same time."""
     given = {"kubeconfig": str(kube.kubeconfig), "root": root, "path": "train", "slots": slots}
     line = json.dumps({**given, "reviews": reviews, "at_once": at_once}) + "\n"
     command = [sys.executable, "-m", "tests.cluster.live.numbers_replica"]

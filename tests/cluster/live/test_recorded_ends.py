@@ -1,4 +1,4 @@
-"""What is recorded of ends on a real cluster: who ended it, when Kubernetes says so, and what a pod that does not start costs."""
+"""The records of ends on a real cluster: who ended it, when Kubernetes says so, and the cost of a pod that does not start."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ def test_a_step_that_argo_does_not_try_again_has_failed_as_argo_says(
     run = watched.ended("flow")
     (task,) = run.tasks.values()
     assert (run.status, task.status) == (RunStatus.FAILED, TaskStatus.FAILED)
-    assert task.last.following.startswith("its Workflow does not try it again")
-    assert run.why.startswith("task flow failed: it exited with 1; its Workflow does not try it again")
+    assert task.last.following.startswith("its Workflow does not retry it")
+    assert run.why.startswith("task flow failed: it exited with 1; its Workflow does not retry it")
     assert "retry 1 of" not in show_text(run_view(run, "flow"))
 
 

@@ -53,7 +53,7 @@ def the_namespace(policy: str) -> str:
 
 
 def policies() -> list[Object]:
-    """What the cluster's administrator has set for each of the namespaces."""
+    """The administrator's settings for each of the namespaces."""
     amounts = {"requests.cpu": "4", "requests.memory": "4Gi", "limits.cpu": "4", "limits.memory": "4Gi"}
     quota = {
         "apiVersion": "v1",
@@ -156,7 +156,7 @@ def seen(bed: Settings, kube: Kube, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def end_of(kube: Kube, policy: str, kind: str) -> tuple[str, int] | None:
-    """What the controller of a workload says at its end, and how many pods there are; None before the end."""
+    """The final status of a workload's controller, and the number of pods; None before the end."""
     status = (kube.get(KINDS[kind], kind, the_namespace(policy)) or {}).get("status") or {}
     conditions = [
         each for each in status.get("conditions") or () if each["type"] == "Failed" and each["status"] == "True"

@@ -1,4 +1,4 @@
-"""A pod writes more than the 10 MiB in which a kubelet keeps a log: nothing is repeated, and what is lost is said."""
+"""A pod writes more than the 10 MiB of log that a kubelet keeps: nothing is repeated, and losses are reported."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""On the test bed: a node falls silent for good and nobody says a word, with our controller and without us.
+"""On the test bed: a node falls silent for good and is never declared gone, with our controller and without us.
 
-A node holds nothing up for longer with us, and a gang whose worker fails first, for want of its peer, is charged for the node.
+A node does not delay anything for longer with us, and if a gang's worker fails first, for lack of its peer, the node is
+charged.
 """
 
 from __future__ import annotations

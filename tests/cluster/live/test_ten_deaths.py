@@ -33,7 +33,7 @@ RECORDED_AS = {"workflow": "argo"}  # the name of a kind in the recordings, wher
 
 
 class Strike(NamedTuple):
-    """What a death strikes: the pods of one workload, and their node."""
+    """The target of a death: the pods of one workload, and their node."""
 
     kube: Kube
     faults: Faults

@@ -53,7 +53,7 @@ LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Load(NamedTuple):
-    """How much is asked for: Workflows, pods that never pause, and seconds until what has happened by then counts."""
+    """The load: Workflows, pods that never pause, and seconds after which the state counts."""
 
     workflows: int
     busy: int
@@ -61,7 +61,7 @@ class Load(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was measured. Pods are by UID; ``late`` are reviews that were answered too late, ``behind`` is in seconds."""
+    """The measurements. Pods are by UID; ``late`` are reviews that were answered too late, ``behind`` is in seconds."""
 
     pods: list[Object]
     unplaced: list[str]
@@ -75,7 +75,7 @@ class Seen(NamedTuple):
 
 
 class Served(NamedTuple):
-    """What the API server has counted: pods made, by the most seconds that took, and pods made without an answer of ours."""
+    """The API server's counts: created pods, by the longest time that took, and pods created without our answer."""
 
     created: dict[float, int]
     without_answer: int
@@ -182,7 +182,7 @@ def took(before: Served, after: Served, share: float) -> float:
 
 
 def seen(kube: Kube, made: Controllers, namespace: str, transitions_before: int) -> Seen:
-    """Compare what is recorded with what Kubernetes has."""
+    """Compare the records with Kubernetes."""
     pods = kube.list("pods", namespace)
     known = {pod["metadata"]["uid"] for pod in pods}
     began = time.monotonic()
@@ -232,7 +232,7 @@ def turns(pids: Sequence[int]) -> tuple[float, float]:
 
 
 def note(measured: Measured, what: str, found: Seen, made: Controllers, before: Served, after: Served) -> None:
-    """Note what was measured for the end of the suite."""
+    """Note the measurements for the end of the suite."""
     numbers = {"pods": len(found.pods), "unplaced": len(found.unplaced), "unrecorded": len(found.unrecorded)}
     numbers |= {"recorded twice": len(found.twice), "late": found.late, "lease lost": found.lost}
     numbers |= {

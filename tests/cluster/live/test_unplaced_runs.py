@@ -1,4 +1,4 @@
-"""What was created while no controller answered, on a real API server: which pods it asks about, and where the next one goes."""
+"""Objects created while the controller was down, on a real API server: the reviewed pods, and the place of the next one."""
 
 from __future__ import annotations
 

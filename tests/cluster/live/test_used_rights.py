@@ -1,7 +1,7 @@
-"""The rights that controllers have used on this test bed, in all tests before this one, beside those that the chart grants.
+"""The rights that controllers used on this test bed, in all earlier tests, beside the ones that the chart grants.
 
-The API server keeps what accounts of pods ask for. Nothing may have been refused, and what was never used is granted for a reason
-that stands here: a right that nobody needs is taken out of ``permissions.py``.
+The API server logs the requests of pods' accounts. None may have been refused, and unused rights are granted for a reason that
+is listed here: an unneeded right is removed from ``permissions.py``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 
 def requests(bed: Settings) -> Iterator[Asked]:
-    """What the controllers of releases have asked for."""
+    """The requests of the releases' controllers."""
     for line in bed.audit.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
         user, about = event["user"]["username"], event.get("objectRef") or {}

@@ -19,7 +19,7 @@ def s3() -> Iterator[str]:
 
 @pytest.fixture
 def failing(s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FailingStore]:
-    """The same behind something that fails when it is told to; the environment leads there."""
+    """The same behind a proxy that fails on demand; the environment leads there."""
     with FailingStore(s3).running() as store:
         monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
         yield store

@@ -70,7 +70,7 @@ class Body:
         return LogStore(self.url, DEFAULT_LIMIT, FolderRuns(self.state))
 
     async def read(self, name: LogName) -> bytes:
-        """What readers find of a log."""
+        """A log as readers find it."""
         return await read_whole(self.url, name) or b""
 
     async def is_complete(self, name: LogName) -> bool:

@@ -1,4 +1,4 @@
-"""Stores of logs for tests: a folder, S3 on the loopback, and S3 that fails when it is told to."""
+"""Stores of logs for tests: a folder, S3 on the loopback, and S3 that fails on demand."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class FailingStore:
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer  # noqa: N815
 
             def log_message(self, *_: object) -> None:
-                """Nothing is printed."""
+                """Print nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

@@ -86,7 +86,7 @@ def test_where_the_node_goes_the_log_ends_with_what_it_had_sent(body: Body) -> N
         await until_kept(body, log_of(running), b"line 19")
         keeper.follow(seen(running, is_lost=True))
         text = await until_complete(body, log_of(running))
-        our_line = b"[spotwright: the log ends here: its node does not report any more; its last line is of "
+        our_line = b"[spotwright: the log ends here: its node no longer reports; its last line is from "
         assert text.startswith(b"".join(line.text for line in LINES[:20]) + our_line)
 
     keeping(test, body)
@@ -136,7 +136,7 @@ def test_the_lines_of_a_trial_are_read_while_they_come_from_the_container_that_p
             first
             == b"==> container metrics-logger-and-collector, which prints what main writes: Katib redirects it <=="
         )
-        assert last == b"==> container main, what Katib does not redirect <=="
+        assert last == b"==> container main, the output that Katib does not redirect <=="
 
     keeping(test, body)
 

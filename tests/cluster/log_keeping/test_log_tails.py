@@ -352,7 +352,7 @@ def test_a_log_that_the_api_server_does_not_take_is_given_up(caplog: pytest.LogC
 
     keeping(test)
     (said,) = [each.getMessage() for each in caplog.records]
-    assert said.startswith("the end of log a/b attempt 1 is not kept: ")
+    assert said.startswith("cannot store the end of log a/b attempt 1: ")
     assert "Too long" in said
 
 

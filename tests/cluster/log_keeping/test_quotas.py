@@ -60,7 +60,7 @@ def left(state: StateFolder, names: list[LogName]) -> list[int]:
 
 
 def enforce(state: StateFolder, limit: int) -> dict[str, str]:
-    """Let a keeper look once; what it told of each run."""
+    """Let a keeper look once; return its reports of each run."""
     told: dict[str, str] = {}
 
     async def scenario() -> None:

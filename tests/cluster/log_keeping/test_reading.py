@@ -1,4 +1,4 @@
-"""An answer of the log endpoint continues what was read before, exactly: whatever was cut, wherever, and however lines look."""
+"""An answer of the log endpoint continues the previous lines exactly, wherever it was cut and however lines look."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_gap_is_named_with_its_times_and_its_length() -> None:
     text, _ = read(answer(lines, position.since_time, file_begins=2), position, 100)
     assert text == (
         b"[spotwright: lines are missing here, between 2026-05-28T20:26:40.000Z and 2026-05-28T20:26:46.000Z (6s): "
-        b"the kubelet has rotated its log]\nthree\n"
+        b"the kubelet rotated its log]\nthree\n"
     )
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_was_begun_anew_behind_the_last_line_is_named() -> None:
     _, position = read(answer(lines[:1], ""), Position(), 100)
     text, position = read(answer(lines, position.since_time, file_begins=2), position, 100, ends=True)
     assert text == (
-        b"[spotwright: lines may be missing here, after 2026-05-28T20:26:40.000Z: the kubelet has rotated its log]\n"
+        b"[spotwright: lines may be missing here, after 2026-05-28T20:26:40.000Z: the kubelet rotated its log]\n"
     )
     assert read(answer(lines, position.since_time, file_begins=2), position, 100, ends=True)[0] == b"", "once"
 

@@ -1,4 +1,4 @@
-"""Where a run is recorded no more, the logs of its pods are kept all the same until the pods end, and then nothing is open."""
+"""If a run is no longer recorded, the logs of its pods are still stored until the pods end, and then everything is closed."""
 
 from __future__ import annotations
 

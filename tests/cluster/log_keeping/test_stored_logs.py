@@ -1,4 +1,4 @@
-"""Logs in an object store: in parts that nobody overwrites, read by ranges, within their limits, gone with their runs."""
+"""Logs in an object store: in parts that are never overwritten, read by ranges, within their limits, deleted with their runs."""
 
 from __future__ import annotations
 
@@ -123,9 +123,7 @@ def test_above_the_limit_head_and_tail_are_kept_and_the_cut_is_named(tmp_path: P
         running = await read_whole(url, a_name())
         assert running is not None
         assert running.startswith(b"".join(LINES[:180]))
-        assert running.splitlines()[-1].startswith(
-            b"[spotwright: this log is longer than 2Ki; of the rest, at least the last 1Ki"
-        )
+        assert running.splitlines()[-1].startswith(b"[spotwright: this log is longer than 2Ki; at least its last 1Ki")
         await log.finish()
         await log.close()
         text = await read_whole(url, a_name())
@@ -135,7 +133,7 @@ def test_above_the_limit_head_and_tail_are_kept_and_the_cut_is_named(tmp_path: P
         assert len(text) < 4096 + 300
         kept = [line for line in text.splitlines(keepends=True) if line.startswith(b"line")]
         (cut,) = (line for line in text.splitlines() if b"left out here" in line)
-        assert cut == f"[spotwright: {format_bytes(11 * (420 - len(kept)))} are left out here]".encode()
+        assert cut == f"[spotwright: {format_bytes(11 * (420 - len(kept)))} are missing here]".encode()
         assert await read_whole(url, a_name(), at_once=100) == text
         assert await StoredLogs(Objects(url)).size(a_name()) == len(text)
 
@@ -274,7 +272,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 FAULTS = {
     "away": ((0, ""), "it does not answer"),
     "full": ((507, "XMinioStorageFull"), "507 Insufficient Storage, XMinioStorageFull"),
-    "credentials": ((403, "InvalidAccessKeyId"), "the credentials may not do this (403 Forbidden, InvalidAccessKeyId)"),
+    "credentials": (
+        (403, "InvalidAccessKeyId"),
+        "the credentials do not allow this (403 Forbidden, InvalidAccessKeyId)",
+    ),
     "no bucket": ((404, "NoSuchBucket"), "bucket or folder not found (404 Not Found, NoSuchBucket)"),
 }
 
@@ -320,7 +321,7 @@ def test_while_the_store_takes_nothing_logs_wait_in_bounded_memory_and_it_is_sai
         for name in names:
             written = await read_whole(bucket, name)
             assert written is not None
-            gaps = [line for line in written.splitlines() if b"are left out here: they came while the store" in line]
+            gaps = [line for line in written.splitlines() if b"are missing here: they arrived while the store" in line]
             lines = [line for line in written.splitlines(keepends=True) if line.startswith(b"line")]
             assert written.startswith(b"first\n")
             assert written.endswith(LINES[-1])

@@ -55,7 +55,7 @@ class Bed:
         self.server.put(collection, made["metadata"]["name"], uid=made["metadata"]["uid"], **made)
 
     def pod(self, name: str, *, reason: str = "Unschedulable", **more: Any) -> None:
-        """A pod that was admitted for the spot pool; without a node the scheduler has found none."""
+        """A pod admitted for the spot pool; without a node, the scheduler found none."""
         made = pod(name, self.train, **{"annotations": {"spotwright.dev/rung": "gpu-spot"}, **more})
         if "node" not in more:
             condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/1 nodes"}

@@ -1,4 +1,4 @@
-"""What ended while no recorder ran: each of its pods is recorded before the run ends."""
+"""Pods that ended while no recorder ran: each of them is recorded before the run ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which waiting pods may be taken back, because being made again costs their workload nothing."""
+"""The waiting pods that may be recalled, because recreating them costs their workload nothing."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_bare_pod_is_left() -> None:
 
 def test_a_pod_whose_rung_nobody_enforces_is_left() -> None:
     forged = pod("one", workflow(), annotations={"spotwright.dev/rung": "gpu-spot"})
-    assert "no webhook has admitted it" in why_not_moved(forged, [workflow()], is_admitted=False)
+    assert "it was not pinned to a rung by the webhook" in why_not_moved(forged, [workflow()], is_admitted=False)
 
 
 def test_a_pod_of_a_queue_is_left_to_kueue() -> None:

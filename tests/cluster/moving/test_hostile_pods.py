@@ -1,4 +1,4 @@
-"""A tenant's pods that lie about themselves: to the watcher they are what reviews have noted, and nothing of others changes."""
+"""A tenant's pods that lie about themselves: the watcher relies on the reviews' notes, and others are not affected."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.cluster.watching.watched_objects import BEGIN, at, node
 from spotwright.clouds.providers import commands_to_free
 from spotwright.cluster.descheduler import NodeSeen, not_ready_since, why_gone
 from spotwright.notices import Notice
-from spotwright.notices.node_event import ToldNotice
+from spotwright.notices.node_event import NodeNotice
 
 NOW = BEGIN + 600.0
 SHUT_DOWN, OUT_OF_SERVICE = "node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service"
@@ -24,8 +24,8 @@ def silent(*taints: str, since: float = 300) -> dict[str, Any]:
     return made
 
 
-def told(ends: float, kind: str = "interruption", *, certain: bool = True) -> ToldNotice:
-    return ToldNotice("id", BEGIN + 200.0, Notice(BEGIN + ends, kind, "azure", certain, "taken"))
+def announced(ends: float, kind: str = "interruption", *, certain: bool = True) -> NodeNotice:
+    return NodeNotice("id", BEGIN + 200.0, Notice(BEGIN + ends, kind, "azure", certain, "taken"))
 
 
 @pytest.mark.parametrize("taint", [SHUT_DOWN, OUT_OF_SERVICE])
@@ -57,17 +57,17 @@ def test_the_providers_word_counts_for_this_node_and_not_for_an_earlier_one_of_i
 @pytest.mark.parametrize(
     ("notice", "since", "is_gone"),
     [
-        (told(320), 325, True),
-        (told(320), 10, False),  # silent long before
-        (told(590), 580, False),  # its end has hardly passed
-        (told(320, certain=False), 325, False),
-        (told(320, "disruption"), 325, False),
+        (announced(320), 325, True),
+        (announced(320), 10, False),  # silent long before
+        (announced(590), 580, False),  # its end has hardly passed
+        (announced(320, certain=False), 325, False),
+        (announced(320, "disruption"), 325, False),
     ],
 )
 def test_a_notice_whose_end_has_passed_is_certain_where_the_node_does_not_report_since(
-    notice: ToldNotice, since: float, is_gone: bool
+    notice: NodeNotice, since: float, is_gone: bool
 ) -> None:
-    assert bool(why_gone(NodeSeen("n1", silent(since=since), told=notice), NOW)) is is_gone
+    assert bool(why_gone(NodeSeen("n1", silent(since=since), notice=notice), NOW)) is is_gone
 
 
 def test_what_people_read_of_a_silent_node() -> None:

@@ -1,4 +1,4 @@
-"""A leader against a small API server: what waits in vain is evicted, and pods of machines that are gone are deleted."""
+"""A leader against a small API server: pods without a node are evicted, and pods of dead machines are deleted."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_silent_node_holds_no_pod_up_that_kubernetes_alone_would_replace(tmp_p
         assert [what for what, _ in bed.asked] == ["fail", "delete"]
         [attempt] = bed.attempts()
         assert (attempt.released, attempt.cause) == (
-            "node n1 does not report, and without our podFailurePolicy its Job would not wait for it",
+            "node n1 does not report, and its Job, which lacks our podFailurePolicy, would not wait for it",
             Cause.LOST,
         )
         assert [line for line in bed.server.asked if not is_allowed(line, "recorder")] == []
@@ -227,7 +227,7 @@ LONG_AGO = "2020-01-01T08:00:"
 
 
 def never_started(*, policy: str = "Never", sandbox: str = "False", **container: Any) -> dict[str, Any]:
-    """What a kubelet 1.35.4 says of a pod whose container was made, and not started, before its node restarted."""
+    """The status by a kubelet 1.35.4 of a pod whose container was created but not started before its node restarted."""
     main = {
         "name": "main",
         "restartCount": 0,
@@ -265,7 +265,7 @@ def test_a_pod_that_its_restarted_node_never_starts_is_deleted_and_counts_as_int
         assert [what for what, _ in bed.asked] == ["fail", "delete"]
         [attempt] = bed.attempts()
         assert attempt.released == (
-            "node n1 restarted before it began, and its kubelet does not start it any more: its node was not ready in between"
+            "node n1 restarted before it began, and its kubelet will not start it: its node was not ready in between"
         )
         assert attempt.cause is Cause.INTERRUPTED
         assert [line for line in bed.server.asked if not is_allowed(line, "recorder")] == []

@@ -1,4 +1,4 @@
-"""Of many pods of one Job that wait in vain only as many are taken back at once as the Job's own backoff is worth."""
+"""Of a Job's many pods without a node, only as many are recalled at once as the Job's own backoff is worth."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Waiting:
         self.run.commit()
 
     def take_back_what_is_worth_it(self, seconds: float) -> int:
-        """What the descheduler decides at a moment after the begin, pod by pod; returns how many are taken back."""
+        """The descheduler's decisions at a time after the start, pod by pod; returns the number of recalled pods."""
         state, now, count = self.run.state, BEGIN + seconds, 0
         for task in list(state.tasks.values()):
             due = in_vain_at(task, task.last)

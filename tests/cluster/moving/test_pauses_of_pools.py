@@ -1,4 +1,4 @@
-"""For whom a pause of a pool holds: whoever may write in one namespace changes nothing for another one."""
+"""The scope of a pool's pause: a tenant of one namespace cannot change it for another one."""
 
 from __future__ import annotations
 

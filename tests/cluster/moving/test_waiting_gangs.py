@@ -1,4 +1,4 @@
-"""Of a set that waits in vain one pod is taken back, and all of its pods avoid the pool until its pause is over."""
+"""If a set gets no node, one of its pods is recalled, and all of its pods avoid the pool until its pause is over."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def decide(
 
 
 def restart_after_waiting(gang: RecordedSet, restart: int, index: int, *, rung: str = "") -> float:
-    """A restart of which one worker runs and the other one is taken back; returns when."""
+    """A restart with one running worker and one recalled; returns when."""
     gang.begin("workers", restart, 1 - index, rung=rung)
     gang.wait(restart, index, rung=rung)
     path = f"workers-{index}"

@@ -1,4 +1,4 @@
-"""A leader hears autoscalers: what they order stops the clock, what they cannot give moves a pod at once."""
+"""A leader reads autoscalers: their orders stop the clock, and a pod whose pools cannot grow is moved at once."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_pod_that_is_open_to_all_rungs_is_never_moved(tmp_path: Path) -> None:
 
 
 def refuse(bed: Bed, path: str, only: str = "") -> None:
-    """Answer 403 to whoever lists a path; ``only`` if this is in the selector."""
+    """Answer 403 to every list request for a path; ``only`` if this is in the selector."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if only in request.query.get("fieldSelector", ""):
@@ -203,7 +203,7 @@ def test_who_may_not_read_events_has_the_clock_alone_with_a_longer_default(
             assert due - (attempt.waits_since or 0.0) == 960
 
     on_a_bed(tmp_path, scenario)
-    assert "autoscalers are heard only in part" in caplog.text
+    assert "some autoscalers' status cannot be read" in caplog.text
     assert "docs/how-to/cluster/install.md has the rights" in caplog.text
 
 
@@ -216,7 +216,7 @@ def test_who_may_not_read_the_status_hears_events(tmp_path: Path, caplog: pytest
             await bed.until(lambda: waits(bed, NODE_ORDERED))
 
     on_a_bed(tmp_path, scenario)
-    assert "autoscalers are heard only in part" in caplog.text
+    assert "some autoscalers' status cannot be read" in caplog.text
 
 
 def test_who_may_not_read_node_claims_hears_nominations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -230,7 +230,7 @@ def test_who_may_not_read_node_claims_hears_nominations(tmp_path: Path, caplog: 
             await stays(bed)
 
     on_a_bed(tmp_path, scenario)
-    assert "autoscalers are heard only in part" in caplog.text
+    assert "some autoscalers' status cannot be read" in caplog.text
 
 
 def test_a_node_claim_stops_the_clock_until_it_is_deleted(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_pod_whose_ordered_node_never_comes_is_moved_after_the_limit(tmp_path:
         bed.pod("one")
         async with bed.leader(order_limit=0.5):
             await bed.until(lambda: taken_back(bed))
-        assert "is on its way for 0.5s without success" in bed.attempts()[0].cause_why
+        assert "is on its way for 0.5s, without success" in bed.attempts()[0].cause_why
         assert [one.pool for one in bed.told.all] == ["gpu-spot"]
 
     on_a_bed(tmp_path, scenario)

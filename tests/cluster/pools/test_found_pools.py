@@ -221,7 +221,7 @@ def test_architecture_and_operating_system_are_kept_with_their_taints() -> None:
 def test_a_taint_of_some_nodes_alone_is_named() -> None:
     [pool] = found(a_node("n1", EKS, ("dedicated", "x")), a_node("n2", EKS)).values()
     assert "taints" not in pool.settings
-    assert pool.notes == ["the taint dedicated=x:NoSchedule is on n1 alone, so it is left out"]
+    assert pool.notes == ["the taint dedicated=x:NoSchedule is only on n1, so it is left out"]
 
 
 CONTROL = {"node-role.kubernetes.io/control-plane": "", "kops.k8s.io/instancegroup": "control"}

@@ -1,4 +1,4 @@
-"""Pools that are read from a cluster: what may not be listed is said, and what fails is no empty answer."""
+"""Pools read from a cluster: missing list rights are reported, and a failure is not an empty answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG = "version: 1\npools: {main: {capacity: on-demand, labels: {pool: main}}}
 
 
 def asked(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, ask: Callable[[], Any]) -> Any:
-    """What is read from a cluster with one node that answers its DaemonSets with this status."""
+    """The pools of a cluster with one node that answers DaemonSet requests with this status."""
 
     async def refuse(_request: web.Request) -> web.StreamResponse:
         return web.json_response({"kind": "Status", "message": "you may not"}, status=status)
@@ -78,7 +78,7 @@ AKS = "version: 1\npools:\n  a: {capacity: spot, provider: aks}\n  b: {capacity:
 
 
 def checked(folder: Path, monkeypatch: pytest.MonkeyPatch, show_maps: Callable[[SmallApiServer], None]) -> Result:
-    """What ``pools check --cluster`` prints of a cluster without nodes, with the ConfigMaps that are shown."""
+    """The output of ``pools check --cluster`` for a cluster without nodes, with these ConfigMaps."""
 
     async def scenario() -> Result:
         async with serving() as server:

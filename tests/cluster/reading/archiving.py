@@ -1,4 +1,4 @@
-"""What a recorder does to runs that ended long ago: it archives them in the store of logs, and deletes their records."""
+"""A recorder's handling of runs that ended long ago: it archives them in the log store, and deletes their records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG_AGO = "2020-01-01T00:00:00Z"
 
 @dataclass
 class Keeping:
-    """What deletes records and what keeps logs, as one recorder has them, until the block of :func:`keeping` ends."""
+    """The deleter of records and the keeper of logs, as one recorder has them, until the block of :func:`keeping` ends."""
 
     api: Api
     store: LogStore

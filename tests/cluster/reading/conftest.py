@@ -53,7 +53,7 @@ def served(certificates: Path, recorded: Path) -> Iterator[Served]:
 
 @pytest.fixture(autouse=True)
 def trusted(certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line trusts the controller's certificate, and nothing around the tests names another cluster."""
+    """The command line trusts the controller's certificate, and the environment of the tests names no other cluster."""
     monkeypatch.setenv("SPOTWRIGHT_CONTROLLER_CA", str(certificates / "tls.crt"))
     for name in ("KUBECONFIG", "SPOTWRIGHT_CONTROLLER", "SPOTWRIGHT_STATE", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)

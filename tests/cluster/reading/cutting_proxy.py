@@ -1,4 +1,4 @@
-"""A proxy on the loopback that cuts connections after so many bytes of what the server answers."""
+"""A proxy on the loopback that cuts connections after so many bytes of the server's answer."""
 
 from __future__ import annotations
 

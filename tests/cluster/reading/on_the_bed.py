@@ -36,7 +36,7 @@ policy:
 
 
 def start_controller(kube: Kube, namespace: str) -> None:
-    """Start a recorder in a namespace of its own, and wait until it is ready."""
+    """Start a recorder in a separate namespace, and wait until it is ready."""
     install_kinds(kube)
     kube.apply(named("Namespace", "v1", namespace, ""))
     make_accounts(kube, namespace)
@@ -68,7 +68,7 @@ def let_view(kube: Kube, person: str, team: str) -> Object:
 
 
 def let_read(kube: Kube, person: str, team: str, controller: str) -> None:
-    """Make an account in a team's namespace that may see what is there, and reach the controller."""
+    """Create an account in a team's namespace that may read the objects there, and reach the controller."""
     subject = let_view(kube, person, team)
     rules = [
         rule(["pods"], ["list"]),
@@ -93,7 +93,7 @@ def kubeconfig_of(kube: Kube, person: str, team: str, target: Path) -> Path:
 
 
 def named(kind: str, version: str, name: str, namespace: str) -> dict[str, Any]:
-    """An object with nothing but its name."""
+    """An object with only its name."""
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     return {"apiVersion": version, "kind": kind, "metadata": metadata}
 

@@ -37,7 +37,7 @@ def record_two_teams(state: Path) -> None:
 
 
 def write_log(run: RunFolder, task: str, attempt: int, data: bytes) -> None:
-    """Write the log of an attempt, as what keeps logs does."""
+    """Write the log of an attempt, as the keeper of logs does."""
     path = run.log(task, attempt)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

@@ -71,7 +71,7 @@ class Kubernetes:
         self._are_hidden = False
 
     def hide_records(self, *, hidden: bool) -> None:
-        """Refuse people what is recorded, or let them read it again."""
+        """Deny people the records, or allow them again."""
         self._are_hidden = hidden
 
     async def review_token(self, request: web.Request) -> web.Response:
@@ -96,7 +96,7 @@ class Kubernetes:
         return web.json_response({"status": {"allowed": allowed}})
 
     async def recorded(self, request: web.Request) -> web.StreamResponse:
-        """Records, as far as the caller may: the controller writes, and people read those of their namespaces."""
+        """Records within the caller's rights: the controller writes, and people read those of their namespaces."""
         login = request.headers.get("Authorization", "")
         user = USERS.get(login.removeprefix("Bearer ")) if login else "bert"  # who has a certificate sends nothing
         is_ours = login == "Bearer t"
@@ -170,7 +170,7 @@ class Served:
         self._api: Api | None = None
 
     def run(self) -> None:
-        """Run the loop in a thread of its own until :meth:`end`."""
+        """Run the loop in a separate thread until :meth:`end`."""
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
@@ -280,8 +280,8 @@ async def store_logs(state: StateFolder, url: str) -> None:
 def serving(folder: Path, state: Path | None = None, logs: str = "", found: Findings | None = None) -> Iterator[Served]:
     """A controller that serves the logs of a state folder, whose runs are recorded in the API.
 
-    ``folder`` has the certificates of :func:`make_certificates`. ``logs`` is the address of a store that has the logs. ``found``
-    is what namespaces have found of pools.
+    ``folder`` has the certificates of :func:`make_certificates`. ``logs`` is the address of a log store. ``found`` are the
+    namespaces' findings about pools.
     """
     with TemporaryDirectory() as beside:
         served = Served(folder, logs or f"file://{beside}/store")
@@ -318,7 +318,7 @@ def make_certificates(folder: Path) -> None:
 
 
 class Printed(NamedTuple):
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str

@@ -248,7 +248,7 @@ def condition_time(pod: Object, kind: str) -> float:
 
 
 def ended_time(pod: Object) -> float | None:
-    """When the container of the step ended; None if nobody saw it."""
+    """When the container of the step ended; None if that was not seen."""
     for status in pod["status"].get("containerStatuses") or ():
         terminated = status["state"].get("terminated")
         if status["name"] == "main" and terminated and terminated.get("finishedAt"):

@@ -37,7 +37,7 @@ IS_ARCHIVED = f"spotwright: run {TRAIN}: its records are archived\n"
 
 @pytest.fixture(scope="module")
 def before_and_after(certificates: Path, recorded: Path) -> Iterator[tuple[Served, dict[str, Printed]]]:
-    """A controller whose runs are archived, and what commands printed before."""
+    """A controller whose runs are archived, and the earlier output of commands."""
     with serving(certificates, recorded) as served:
         options, commands = served.options("admin"), [*COMMANDS, ["runs", "--json"]]
         with pytest.MonkeyPatch.context() as patch:
@@ -157,7 +157,7 @@ def test_a_controller_that_is_away_hides_that_a_run_is_archived_and_says_so(
     options = archived.options("anna")
     done = spotwright("show", TRAIN, *options[:-1], "https://127.0.0.1:1")
     assert done.code == 2
-    assert "whether it is archived is not known: the controller at https://127.0.0.1:1: does not answer" in done.err
+    assert "cannot tell whether it is archived: the controller at https://127.0.0.1:1: does not answer" in done.err
 
 
 def test_prune_deletes_archives_for_who_may_and_their_logs_follow(certificates: Path, recorded: Path) -> None:
@@ -184,6 +184,6 @@ def test_prune_deletes_archives_for_who_may_and_their_logs_follow(certificates: 
 
 
 async def list_logs(served: Served, owner: str) -> None:
-    """What keeps logs lists the store, as it does each hour."""
+    """The keeper of logs lists the store, as it does each hour."""
     async with keeping(served, owner=owner) as parts:
         await parts.store.kept()

@@ -1,4 +1,4 @@
-"""Nothing of an ended run is deleted before it is archived, as long as its namespace has room; and archives have their bounds."""
+"""An ended run is archived before it is deleted, as long as its namespace has space; and archives have limits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def owner(recorded: Path) -> str:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[FailingStore]:
-    """S3 that fails when it is told to; the environment leads there."""
+    """S3 that fails on demand; the environment leads there."""
     with s3_server(BUCKET) as url, FailingStore(url).running() as store:
         monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
         yield store
@@ -71,9 +71,12 @@ def test_a_store_that_is_away_keeps_records_until_it_takes_their_archives(
             assert recorded_names(served) == NAMES
             assert (parts.outcomes["failed"], parts.outcomes["lost"]) == (3, 0)
             (trouble,) = parts.troubles
-            assert "the credentials may not do this (403 Forbidden" in trouble
-            assert "ended runs stay in the API until they can be archived" in trouble
-            assert "team-a stay, because they cannot be archived: s3://logs/away: the credentials" in caplog.text
+            assert "the credentials do not allow this (403 Forbidden" in trouble
+            assert "Ended runs stay in the API until they can be archived" in trouble
+            assert (
+                "cannot archive ended runs of namespace team-a, so they stay: s3://logs/away: the credentials"
+                in caplog.text
+            )
             assert len({each for each in store.asked if each.startswith("PUT")}) == 1, "no more are tried in vain"
             store.fault = None
             assert await parts.retention._looked() == 300.0
@@ -101,7 +104,7 @@ def test_a_namespace_without_room_loses_what_cannot_be_archived_and_hears_so(
     (event,) = told(served)
     assert (event["reason"], event["metadata"]["namespace"]) == ("RunsNotArchived", "team-a")
     assert event["message"].startswith(
-        "1 ended runs were deleted and not archived: the records of its namespace take more"
+        "1 ended runs were deleted and not archived: the records of its namespace use more"
     )
     assert "it could not be archived: s3://logs/full: the store answers 507" in event["message"]
 

@@ -1,4 +1,4 @@
-"""Why a pod is where it is: what its run recorded, what the API server shows, and what nothing enforces."""
+"""Why a pod is where it is: from the run's records and the API server's state, with the settings that are not enforced."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ pod two: attempt 2 of task train
   waits for a node; kube-scheduler says: 0/3 nodes are available: 3 Insufficient cpu.
   rung 1 of 1: gpu
   spent: 1 of 10 interruptions, 0 of 3 errors
-  attempt 1 in gpu-spot was lost: nothing is heard of its node any more; then interruption 1 of 10: again on gpu
-  not enforced: the rung: no webhook has admitted this pod, so its own affinity alone decides where it may run
-  not enforced: the budgets: they are counted, but no pod is made a refusal when one is spent
+  attempt 1 in gpu-spot was lost: its node stopped reporting; then interruption 1 of 10: again on gpu
+  not enforced: the rung: the webhook did not admit this pod, so only its own affinity decides where it may run
+  not enforced: the budgets: they are counted, but pods are not refused when one is spent
 """
 
 
@@ -90,7 +90,9 @@ def test_a_job_is_explained_by_its_live_pods(certificates: Path, tmp_path: Path,
     (shown,) = explained["pods"]
     assert (shown["name"], shown["attempt"], shown["status"]) == ("two", 2, "waiting")
     assert shown["webhook"] == {"attempt": "2", "rung": "gpu-spot", "why": "because"}
-    assert shown["not_enforced"] == ["the rung: the pod has no required node affinity, so it is a wish"]
+    assert shown["not_enforced"] == [
+        "the rung: the pod has no required node affinity, so the rung is only a preference"
+    ]
 
 
 @pytest.mark.parametrize("name", ["team-a.train-job-uid", "last"])
@@ -194,8 +196,8 @@ def test_a_silent_node_is_named_with_the_commands_that_free_it(certificates: Pat
     [
         ("pod/gone", "Pod gone is no longer in namespace team-a"),
         ("two", "no run 'two' in namespace team-a"),
-        ("two", "an object is named as kind/name, with one of the kinds pod, experiment, jaxjob, job, jobset, mpijob"),
-        ("deployment/web", "expected the name of a run, or kind/name with one of the kinds pod, experiment"),
+        ("two", "name an object as KIND/NAME, with one of the kinds pod, experiment, jaxjob, job, jobset, mpijob"),
+        ("deployment/web", "expected the name of a run, or KIND/NAME with one of the kinds pod, experiment"),
     ],
 )
 def test_an_object_that_cannot_be_explained_is_named(served: Served, words: str, message: str) -> None:
@@ -264,7 +266,7 @@ OTHERS = (
     "/api/v1/namespaces/team-a/events",
     "/api/v1/namespaces/team-a/pods$",
 )
-"""What somebody may not read who may get pods, see what is recorded, and no more."""
+"""The limits of a reader who may only get pods and read records."""
 
 
 def explained_with_pods_alone(certificates: Path, state: Path, made: dict[str, Any], *words: str) -> Printed:
@@ -307,7 +309,7 @@ def test_of_a_workload_without_a_run_it_is_said_what_is_watched_or_that_this_is_
     answers = {
         "had no pod with a policy while the controller watched": {"data": {"watched.json": json.dumps(watched)}},
         "does not serve namespace team-a": {"data": {"watched.json": json.dumps({**watched, "namespaces": {}})}},
-        "has no entry for it; check that the recorder runs": {"data": {"ca.crt": "x"}},
+        "has no entry for the recorder; check that it runs": {"data": {"ca.crt": "x"}},
     }
     with serving(certificates) as served:
         options = [word for word in served.options("admin") if word not in ("--controller", served.url)]
@@ -319,4 +321,4 @@ def test_of_a_workload_without_a_run_it_is_said_what_is_watched_or_that_this_is_
             served.kubernetes.objects = {"/apis/batch/v1/namespaces/team-a/jobs/train": TRAIN, place: shown}
             assert words in told()
         served.kubernetes.forbidden = (place,)
-        assert "what the controller watches is not known: you may not get ConfigMap spotwright-reading in" in told()
+        assert "cannot tell what the controller watches: you may not get ConfigMap spotwright-reading in" in told()

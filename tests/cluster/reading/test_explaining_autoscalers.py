@@ -1,4 +1,4 @@
-"""What explain tells of each pool of a waiting pod: a node on its way, a backoff, a pause; and of pods that are open to all."""
+"""The explanation of each pool of a waiting pod: a node on its way, a backoff, a pause; and of pods that are open to all."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def told(
     *options: str,
     found: Findings | None = None,
 ) -> Printed:
-    """What is printed about the pod that waits; ``objects`` by path are what the API server has besides."""
+    """The explanation of the waiting pod; ``objects`` by path are further objects of the API server."""
     train = job(podFailurePolicy=IGNORES)
     made = waiting_pod(tmp_path, train, **marks)
     with serving(certificates, tmp_path / "state", found=found) as served:
@@ -107,7 +107,7 @@ def test_a_pool_that_is_passed_over_says_until_when(certificates: Path, tmp_path
         ),
         (
             said.not_triggered,
-            r"gpu-spot: no group that it admits can grow: max node group size reached",
+            r"gpu-spot: no node group that fits it can grow: max node group size reached",
         ),
     ],
 )
@@ -156,7 +156,7 @@ spec: {}
 
 
 def told_of_file(certificates: Path, tmp_path: Path, text: str, *options: str, name: str = "job.yaml") -> Printed:
-    """What is printed about the objects of a file."""
+    """The explanation of a file's objects."""
     train = job(podFailurePolicy=IGNORES)
     made = waiting_pod(tmp_path, train, **PINNED)
     file = tmp_path / name

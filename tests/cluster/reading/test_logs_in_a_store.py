@@ -1,4 +1,4 @@
-"""What goes wrong with a store of logs is said with its address, and who may not read logs reads none of it."""
+"""Failures of a log store are reported with its address, and people without the right to read logs read none of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_store_that_cannot_be_read_is_said_with_its_address_and_the_rest_is_sh
     with serving(certificates, recorded, "s3://logs/spot") as controller:
         printed = spotwright("logs", run, "train", "1", *controller.options("admin"))
         assert (printed.code, "hidden" in printed.err) == (2, False)
-        assert "the store cannot be read now: s3://logs/spot: it does not answer" in printed.err
+        assert "the store cannot be read: s3://logs/spot: it does not answer" in printed.err
         assert spotwright("show", run, *controller.options("admin")).code == 0
 
 

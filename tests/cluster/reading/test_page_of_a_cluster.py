@@ -1,4 +1,4 @@
-"""The page reads what is recorded in a cluster, with the caller's own login, in a process of its own."""
+"""The page reads the records of a cluster, with the caller's own login, in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ended runs are deleted from a cluster by whoever may; those that go on, and those that somebody wants to keep, stay."""
+"""Ended runs are deleted from a cluster by users with the right; active ones, and those to be kept, stay."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from spotwright.cluster.recorded_runs import RecordedPruning, RecordedRuns
 from spotwright.cluster.run_objects import RUN
 
 ALONE = (
-    "spotwright: archived runs stay, because only the recorder reaches them: no Spotwright controller in namespace "
+    "spotwright: archived runs stay, because only the recorder can delete them: no Spotwright controller in namespace "
     "spotwright (context here): install it, or name its namespace or URL with --controller\n"
 )
 
 
 class There:
-    """A Job and a Workflow that have ended, a Job that goes on."""
+    """A Job and a Workflow that have ended, and an active Job."""
 
     def __init__(self, server: RecordServer, kubeconfig: Path) -> None:
         self.server, self._kubeconfig = server, kubeconfig
@@ -109,7 +109,7 @@ def test_a_cluster_without_our_kinds_says_what_to_do(there: There) -> None:
         done = spotwright(*command, "--cluster", "--kubeconfig", str(there._kubeconfig))
         assert done.code == 2
         assert done.err == (
-            "spotwright: context here: the cluster has no SpotRuns: install the chart of Spotwright there, or name another "
+            "spotwright: context here: SpotRuns are not installed there: install Spotwright's chart, or name another "
             "context with --context\n"
         )
 

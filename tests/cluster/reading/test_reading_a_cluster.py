@@ -147,7 +147,7 @@ def test_any_part_of_a_log_can_be_read(served: Served, train: str, monkeypatch: 
 
 
 def a_found() -> Findings:
-    """What some namespaces have found of some pools."""
+    """Some namespaces' findings about some pools."""
     now, found = time.time(), Findings()
     pools = {name: Pool(name, Capacity.SPOT) for name in ("gpu-spot", "tried-again", "theirs", "hidden")}
     leave_out(found, "team-a", {"gpu-spot": Pause(2, now, now + 600.0)}, pools)
@@ -174,7 +174,7 @@ def test_who_may_not_read_pools_is_told_that_they_are_not_known(certificates: Pa
         printed = spotwright("runs", *served.options("anna"))
     assert (printed.code, "Pools left out" in printed.out) == (0, False)
     assert printed.err == (
-        "spotwright: which pools new attempts pass over is not known: of SpotPools, you may not list them, which takes a "
+        "spotwright: cannot tell which pools new attempts skip: SpotPools: you may not list them, which takes a "
         "ClusterRole\n"
     )
 

@@ -1,4 +1,4 @@
-"""What goes wrong between a person and the controller is one sentence with what to do, and a connection that is cut is mended."""
+"""A failure between a person and the controller is one sentence with a remedy, and a cut connection is reopened."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_nobody_reads_while_the_api_server_cannot_be_asked(certificates: Path, r
         served.kubernetes.is_down = True
         told = spotwright("logs", "job/train", *served.options())
     assert told.code == 2
-    assert "the controller cannot ask the API server who may read what" in told.err
+    assert "the controller cannot check permissions with the API server" in told.err
 
 
 def test_a_controller_that_is_gone_is_named(served: Served, quick: None) -> None:

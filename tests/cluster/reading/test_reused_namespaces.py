@@ -1,4 +1,4 @@
-"""A namespace that was deleted and made again is another one: its owner reads no logs of what ran in the one before."""
+"""A namespace that was deleted and created again is another one: its owner cannot read the previous one's logs."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def shape(value: Any) -> Any:
-    """The names of all fields, level by level; elements of a list are taken together."""
+    """The names of all fields, level by level; elements of a list are merged."""
     if isinstance(value, dict):
         return {key: shape(each) if key not in OPEN or isinstance(each, list) else ... for key, each in value.items()}
     if isinstance(value, list):
@@ -78,7 +78,7 @@ def test_the_json_of_a_cluster_has_the_fields_of_a_local_run(project: Project, s
 
 
 def _documents(text: str) -> list[Any]:
-    """What a command printed: one document, or one a line."""
+    """The output of a command: one document, or one a line."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError:

@@ -36,7 +36,7 @@ class Recorded:
         self.cluster.look(TRAIN, pod("one", TRAIN, node="n1", phase="Running"))
 
     def say(self, kept: LogsKept | None) -> None:
-        """Write where logs are kept, as the recorder does; None: it has not said so yet."""
+        """Publish where logs are stored, as the recorder does; None: it has not said so yet."""
         (found,) = self.server.kept(RUN)
         shown = [] if kept is None else [{"type": kept.condition.type, "reason": kept.value, "status": "True"}]
         path = records_path(RUN, "team-a", found["metadata"]["name"])
@@ -69,7 +69,7 @@ def recorded(tmp_path: Path) -> Iterator[Recorded]:
 def test_the_end_of_a_log_is_shown_with_what_is_left_out(recorded: Recorded) -> None:
     recorded.write("lä\nlast\n", 5000)
     found = recorded.read("logs", "job/train", "train", "1")
-    said = "[spotwright: 4,991 bytes are left out here: no store keeps whole logs]\n"
+    said = "[spotwright: 4,991 bytes are missing here: whole logs are not stored]\n"
     assert (found.code, found.out, found.err) == (0, f"{said}lä\nlast\n", "")
     recorded.end()
     recorded.write("all\n", 4, is_over=True)
@@ -157,7 +157,7 @@ def test_a_followed_log_grows_as_soon_as_its_end_is_written_and_nothing_is_liste
     thread.join(20)
     assert not thread.is_alive()
     assert "".join(text for _, text in seen) == (
-        "one\ntwo\n[spotwright: 86 bytes are left out here: no store keeps whole logs]\nafter\nend\n"
+        "one\ntwo\n[spotwright: 86 bytes are missing here: whole logs are not stored]\nafter\nend\n"
     )
     asked = [each for each in recorded.server.asked if "limit=" in each and "spotruns" not in each]
     assert len(asked) - listed <= 1, "what is heard is not listed again"
@@ -191,4 +191,4 @@ def test_the_text_of_an_end_only_grows() -> None:
     for tail, size, expected in steps:
         text.take({"logTail": tail, "logBytes": size})
         assert expected is None or text.text.decode() == expected
-    assert text.text.decode() == "ab\nc\n[spotwright: 3 bytes are left out here: no store keeps whole logs]\nxyz"
+    assert text.text.decode() == "ab\nc\n[spotwright: 3 bytes are missing here: whole logs are not stored]\nxyz"

@@ -1,4 +1,4 @@
-"""The ways to die that are recorded: what the containers do, and what strikes them.
+"""The recorded ways to die: the containers' code, and the fault.
 
 One death strikes the workloads of all kinds at once, because all of them run on one node.
 """
@@ -56,7 +56,7 @@ class Strike:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A way to die. ``strikes``: what to do once every victim runs; None: the work ends by itself."""
+    """A way to die. ``strikes``: the action once every victim runs; None: the work ends by itself."""
 
     name: str
     group: str  # the folder of its recording: work | objects | nodes
@@ -87,7 +87,7 @@ def _delete_by_force(strike: Strike) -> None:
 
 
 def _drain(strike: Strike) -> None:
-    """What ``kubectl drain`` does: close the node, then evict its pods."""
+    """The actions of ``kubectl drain``: cordon the node, then evict its pods."""
     strike.change_node({"spec": {"unschedulable": True}})
     body = {"apiVersion": "policy/v1", "kind": "Eviction"}
     strike.each_pod(

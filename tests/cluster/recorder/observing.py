@@ -48,7 +48,7 @@ class Observer:
             self._failures.append(f"{path}: the watch ended")
 
     def check(self) -> None:
-        """Raise ``RuntimeError`` if a watch ended: the recording would lack what it missed."""
+        """Raise ``RuntimeError`` if a watch ended: its changes would be missing from the recording."""
         if self._failures:
             raise RuntimeError("; ".join(self._failures))
 
@@ -63,7 +63,7 @@ class Observer:
             return [uid for uid, states in self._histories.items() if states[0].value.get("kind") == kind]
 
     def at(self, uid: str, moment: float) -> State | None:
-        """The state of an object at a moment; None: it was not there yet."""
+        """The state of an object at a time; None: it did not exist yet."""
         return next((state for state in reversed(self.history(uid)) if state.at <= moment), None)
 
     def wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:

@@ -30,7 +30,7 @@ _SPOT = "kubernetes.azure.com/scalesetpriority"
 def placed(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The objects as ``spotwright place`` writes them for pools like those of AKS.
 
-    A patch that Argo fills in later is no patch yet when the Workflow is placed, so it is set aside and put back.
+    A patch that Argo fills in later is not a patch yet when the Workflow is placed, so it is set aside and put back.
     """
     patches = [template.pop("podSpecPatch", None) for template in _templates(objects)]
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +48,7 @@ def placed(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def tolerant(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The objects with a toleration and a selector for spot nodes written by hand, and nothing of Spotwright."""
+    """The objects with a hand-written toleration and selector for spot nodes, without Spotwright."""
     wanted = {
         "tolerations": [{"key": _SPOT, "operator": "Equal", "value": "spot", "effect": "NoSchedule"}],
         "nodeSelector": {_SPOT: "spot"},

@@ -54,7 +54,7 @@ class _Table:
     objects: dict[str, Any] = field(default_factory=dict)
 
     def add(self, state: State | None) -> str | None:
-        """Keep an object and return its name; None if there is none."""
+        """Store an object and return its name; None without one."""
         if state is None:
             return None
         slimmed = slim(state.value)
@@ -66,7 +66,7 @@ class _Table:
 
 
 def record(bed: Bed, death: Death) -> dict[str, Any]:
-    """Let every kind die this death once. Returns what is written to its file."""
+    """Let every kind die this death once. Returns the content of its file."""
     namespace = f"rec-{death.name}"
     _prepare_nodes(bed)
     delete_namespace(bed.api, namespace)
@@ -200,7 +200,7 @@ def _owners(observer: Observer, uid: str, moment: float) -> Iterator[State]:
 
 
 def _workload(observer: Observer, uid: str) -> str:
-    """The name of the workload to which a pod belongs; empty for KFP's drivers, which are no attempts of the work."""
+    """The name of the workload of a pod; empty for KFP's drivers, which are not attempts of the work."""
     pod = observer.history(uid)[0].value
     role = pod["metadata"].get("annotations", {}).get("pipelines.kubeflow.org/runtime-role")
     owners = list(_owners(observer, uid, time.time()))
@@ -294,7 +294,7 @@ def _is_stuck(pod: Mapping[str, Any]) -> bool:
 
 
 def _afterwards(observer: Observer, name: str) -> dict[str, Any]:
-    """What the controllers did next: how many pods the workload had in all, and how it stood at the end."""
+    """The controllers' next actions: how many pods the workload had in all, and its state at the end."""
     pods = [uid for uid in observer.objects("Pod") if _workload(observer, uid) == name]
     kinds = ("TrainJob", "JobSet", "Job", "Workflow", "Pod")
     last = [observer.history(uid)[-1] for kind in kinds for uid in observer.objects(kind)]

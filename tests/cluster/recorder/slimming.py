@@ -19,7 +19,7 @@ _CONTAINER = ("env", "volumeMounts", "terminationMessagePath", "terminationMessa
 
 
 def slim(value: dict[str, Any]) -> dict[str, Any]:
-    """A copy of an object without what identifies the machine, or only fills the file."""
+    """A copy of an object without data that identifies the machine, or only fills the file."""
     slimmed = copy.deepcopy(value)
     metadata = slimmed["metadata"]
     metadata.pop("managedFields", None)

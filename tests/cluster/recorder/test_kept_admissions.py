@@ -1,4 +1,4 @@
-"""What the recorder knows of the reviews of pods: read once, in the background, from the objects that their tokens name."""
+"""The recorder's knowledge of pods' reviews: read once, in the background, from the objects that their tokens name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOB = "job-uid"
 
 
 class Beside:
-    """What is known of admissions, beside an API server; ``looked`` are the UIDs of pods that are to be looked at."""
+    """The known admissions, beside an API server; ``looked`` are the UIDs of pods that are to be looked at."""
 
     def __init__(self, server: SmallApiServer, admissions: Admissions, looked: list[str]) -> None:
         self.server, self.admissions, self.looked = server, admissions, looked

@@ -23,7 +23,7 @@ _TRAINER = "trainer.kubeflow.org/v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What the container of every kind does, and what its pod asks for."""
+    """The code of every kind's container, and the requests of its pod."""
 
     command: Sequence[str]
     image: str = "localhost/python:1"
@@ -56,7 +56,7 @@ class Behaviour:
 
     @property
     def patch(self) -> Object:
-        """What a Workflow can say of a pod only by a patch."""
+        """The settings of a pod that a Workflow can make only by a patch."""
         bound = {"nodeName": self.node} if self.node else {}
         return {"terminationGracePeriodSeconds": GRACE, **bound}
 

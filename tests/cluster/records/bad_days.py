@@ -74,7 +74,7 @@ STEPS = len(history())
 
 
 class There(dict[tuple[str, str], dict[str, Any]]):
-    """What is in the cluster, by kind and name."""
+    """The objects of the cluster, by kind and name."""
 
     def take(self, changes: Sequence[Change]) -> None:
         """Change it."""
@@ -87,7 +87,7 @@ class There(dict[tuple[str, str], dict[str, Any]]):
 
     @classmethod
     def after(cls, step: int) -> There:
-        """What is there when so many steps of the history are over."""
+        """The objects after so many steps of the history."""
         found = cls()
         for changes in history()[:step]:
             found.take(changes)
@@ -95,7 +95,7 @@ class There(dict[tuple[str, str], dict[str, Any]]):
 
 
 class Recording:
-    """A recorder of the cluster. ``there`` is what it finds when it starts; it tries again at once what could not be written."""
+    """A recorder of the cluster. ``there`` are the objects at its start; it retries failed writes at once."""
 
     def __init__(
         self, kubernetes: Kubernetes, folder: Path, there: Mapping[tuple[str, str], dict[str, Any]] = {}, **options: Any
@@ -116,7 +116,7 @@ class Recording:
         self.made.recorder.tell_people(20)
 
     def catch_up(self) -> None:
-        """Try again what could not be written, until all is."""
+        """Retry failed writes, until all succeed."""
         ends = time.monotonic() + SECONDS
         while self.made.recorder._unwritten or self.made.recorder.problem:
             assert time.monotonic() < ends, self.made.recorder.problem
@@ -136,7 +136,7 @@ def quick(set_: Callable[[Any, str, float], None]) -> None:
 
 
 class Attempt(NamedTuple):
-    """What is recorded of an attempt."""
+    """The records of an attempt."""
 
     task: str
     number: int
@@ -194,7 +194,7 @@ def twins(server: RecordServer) -> list[tuple[Any, ...]]:
 
 
 def answer(status: int, message: str, **headers: str) -> web.Response:
-    """An answer of an API server that does not do what is asked."""
+    """An answer of an API server that refuses the request."""
     return web.json_response({"kind": "Status", "message": message, "code": status}, status=status, headers=headers)
 
 

@@ -37,7 +37,7 @@ Put = Callable[[str, Mapping[str, Any]], None]
 
 
 def gated_pods(count: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Pods that are runs by themselves and wait for ever, each with a template of 600 kB that does not repeat itself."""
+    """Pods that are separate runs and wait forever, each with an incompressible template of 600 kB."""
     chance = random.Random(1)  # noqa: S311
     for number in range(count):
         made = pod(f"gated-{number}", namespace=HOSTILE, labels={"spotwright.dev/spot": "true"})
@@ -53,7 +53,7 @@ def gated_pods(count: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def distinct_steps(count: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Pods of one Workflow, each with a template of its own."""
+    """Pods of one Workflow, each with a separate template."""
     run = workflow("flood", HOSTILE)
     yield "Workflow", run
     for number in range(count):
@@ -69,7 +69,7 @@ def live_runs(count: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def nothing(_count: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What was recorded before is taken up, and no more."""
+    """Only reopen the earlier records."""
     yield from ()
 
 
@@ -90,7 +90,7 @@ def quiet_job(number: int, *, is_over: bool) -> Iterator[tuple[str, dict[str, An
 
 
 class Recording:
-    """A recorder with its retention. One loop has what would be beside the watcher in a controller."""
+    """A recorder with its retention. One loop runs the parts beside the watcher in a controller."""
 
     def __init__(self, kubeconfig: str, folder: str, shares: Shares, kubernetes: Kubernetes) -> None:
         self._runner = asyncio.Runner()
@@ -109,7 +109,7 @@ class Recording:
         self._retention.heard(run)
 
     def look(self) -> None:
-        """Let retention look, and tell what there is to tell."""
+        """Let retention look, and publish its reports."""
         self._runner.run(self._look())
         self.made.watcher._set_costly_aside()
 

@@ -66,7 +66,7 @@ class Noted:
 
 
 def record(kubeconfig: str, folder: Path, noted: Noted) -> None:
-    """Record from the step on in which the one before was killed."""
+    """Record from the step in which the previous one was killed."""
     first = noted.all()
     begun = first[-1] + 1 if first else 0
     kubernetes = Kubernetes(None, kubeconfig)

@@ -1,4 +1,4 @@
-"""The schemas of the chart's kinds, and what of an object an API server would refuse or drop because of them."""
+"""The schemas of the chart's kinds, and the fields that an API server would refuse or drop because of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def schema_of(kind: str) -> Mapping[str, Any]:
 
 
 def misfits(found: Mapping[str, Any]) -> list[str]:
-    """What does not fit of an object of ours, each with its path."""
+    """The mismatches of an object of ours, each with its path."""
     own = {key: value for key, value in found.items() if key not in ("apiVersion", "kind", "metadata")}
     return list(_misfits(own, schema_of(found["kind"]), ""))
 

@@ -1,4 +1,4 @@
-"""Tests that are coroutines, and what they wait for."""
+"""Tests that are coroutines, and their waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API server on the loopback that keeps records of runs: with selectors, deletion of what is owned, and faults."""
+"""An API server on the loopback that stores records of runs: with selectors, cascading deletion, and faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spotwright.cluster.task_objects import KIND as COUNTER
 
 
 class RecordServer(SmallApiServer):
-    """``refuse`` is asked before each write: a number is the status that it gets, or an answer; None lets it through."""
+    """``refuse`` is called before each write: a number is its status, or an answer; None lets it through."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class RecordServer(SmallApiServer):
         ]
 
     def delete(self, collection: str, name: str) -> None:
-        """Delete an object, and what it owns, as the cluster does."""
+        """Delete an object, and the objects that it owns, as the cluster does."""
         uid = self.objects[collection][name]["metadata"]["uid"]
         super().delete(collection, name)
         for where, known in list(self.objects.items()):

@@ -1,4 +1,4 @@
-"""Whatever an API server, an administrator or a kill does to records: nothing is lost or counted twice, and a gap is said."""
+"""Whatever an API server, an administrator or a kill does to records: nothing is lost or counted twice, and gaps are reported."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_many_objects_at_once_beside_an_api_server_that_refuses_every_third_writ
 
 
 def full(_method: str, _path: str) -> web.Response | None:
-    """etcd has raised its alarm: it deletes and reads, and writes nothing."""
+    """etcd has raised its alarm: it deletes and reads, and refuses writes."""
     return None if _method == "DELETE" else answer(500, FULL)
 
 
@@ -385,7 +385,7 @@ def test_a_leader_that_freezes_in_a_write_and_wakes_after_another_has_begun_coun
 
 
 def is_whole_but_for_ends(server: RecordServer, kubernetes: Kubernetes, folder: Path) -> None:
-    """Every attempt is there once; of one that nobody saw end it is said that it is not known how."""
+    """Every attempt is recorded once; for one whose end was not seen, the record says so."""
     for name, attempts in recorded(kubernetes, folder).items():
         for found, expected in zip(attempts, WHOLE[name], strict=True):
             assert found._replace(cause="") == expected._replace(cause="")
@@ -430,6 +430,6 @@ def test_an_older_release_leaves_what_it_does_not_know_and_records_all_others(
     before = [each for each in server.kept("SpotAttempt") if "train" in each["metadata"]["name"]]
     made = Recording(kubernetes, tmp_path, There.after(7))
     made.play(7)
-    assert "a newer version of spotwright wrote it" in made.made.recorder.problem
+    assert "written by a newer version of spotwright" in made.made.recorder.problem
     assert [each for each in server.kept("SpotAttempt") if "train" in each["metadata"]["name"]] == before
     assert ended_runs(server) == {"serve", "iris"}

@@ -1,4 +1,4 @@
-"""Where a recorder is killed before or after any of its writes, the next one loses nothing and counts nothing twice."""
+"""If a recorder is killed before or after any of its writes, the next one loses nothing and counts nothing twice."""
 
 from __future__ import annotations
 

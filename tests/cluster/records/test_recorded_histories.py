@@ -1,4 +1,4 @@
-"""A replica that answers reviews knows of each run what is recorded in the API, whatever order it hears of it."""
+"""A replica that answers reviews knows each run's records in the API, in whatever order it receives them."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_who_may_not_list_records_is_told_which_role_allows_it(served: tuple[Rec
 
 @pytest.fixture
 def under_way(tmp_path: Path) -> Any:
-    """A run that goes on, recorded by whoever holds the Lease ``mine`` in namespace ``ops``; and a login at its server."""
+    """An active run, recorded by the holder of the Lease ``mine`` in namespace ``ops``; and a login at its server."""
     with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
         cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, recorder="ops/mine"))
         cluster.look(job(), pod("one", job(), node="n1", phase="Running"))

@@ -1,4 +1,4 @@
-"""Records of ended runs go after a week, and earlier where a namespace has more than its share; nobody else pays for it."""
+"""Records of ended runs are deleted after a week, and earlier if a namespace exceeds its share; others do not pay for it."""
 
 from __future__ import annotations
 

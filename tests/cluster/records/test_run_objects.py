@@ -1,4 +1,4 @@
-"""A run that is put together from its objects is what was recorded, in whatever order they are read and whoever has written."""
+"""A run assembled from its objects equals the recorded one, in whatever order they are read and whoever wrote them."""
 
 from __future__ import annotations
 

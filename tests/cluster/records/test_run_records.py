@@ -56,7 +56,7 @@ def read(records: RunRecords, root: dict[str, Any]) -> RunState:
 
 
 def shown(state: RunState) -> dict[str, Any]:
-    """What a reader knows of a run, but for who has recorded it."""
+    """A reader's knowledge of a run, without its recorder."""
     attempts = {
         (path, attempt.number): (
             attempt.node,
@@ -214,7 +214,7 @@ def test_a_process_that_wakes_after_another_has_begun_changes_nothing(
 def test_an_attempt_that_a_process_writes_late_does_not_count(
     tmp_path: Path, server: tuple[RecordServer, Kubernetes], in_api: Open
 ) -> None:
-    """It is an object of its own, which no other write has changed: the epoch tells."""
+    """It is a separate object, which no other write has changed: the epoch shows it."""
     frozen = Cluster(tmp_path / "unused", in_api())
     root = job()
     frozen.look(root, pod("one", root, node="n1", phase="Running"))

@@ -1,4 +1,4 @@
-"""What a tenant's records take in the API is bounded, its own recording is cut for it, and others are recorded all the while."""
+"""A tenant's records in the API are bounded, its own recording is cut, and others are always recorded."""
 
 from __future__ import annotations
 

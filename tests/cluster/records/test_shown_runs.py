@@ -1,4 +1,4 @@
-"""Conditions of a run say whether it is recorded whole, what is kept of its logs and whether it has ended, in the common form."""
+"""A run's conditions say whether it is recorded completely, which logs are stored and whether it has ended."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_cut_recording_says_so_and_a_recorder_that_starts_leaves_it(
     assert shown(server) == cut
     (run,) = server.kept("SpotRun")
     (message,) = (each["message"] for each in run["status"]["conditions"] if each["type"] == "Recorded")
-    assert message.startswith("its recording was cut here, because its namespace takes too much.")
+    assert message.startswith("its recording stopped here, because its namespace takes too much.")
     made.close()
     made = SilentWatcher(tmp_path / "state", ApiRecords(kubernetes))
     made.put("Job", root)

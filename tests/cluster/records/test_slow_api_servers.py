@@ -1,4 +1,4 @@
-"""An API server that takes its time: what is shown to people, and what is read again, leaves time to record."""
+"""A slow API server: status updates and re-reads leave time for recording."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_people_are_shown_is_written_bit_by_bit(tmp_path: Path, served: tup
     server.asked.clear()
     made.made.recorder.tell_people(RUNS)
     assert len(asked(server, "PATCH")) == 1
-    while any(not run.is_told for run in made.made.store.runs.values()):
+    while any(not run.is_shown for run in made.made.store.runs.values()):
         made.made.recorder.tell_people(RUNS)
     assert len(asked(server, "PATCH")) == RUNS
 

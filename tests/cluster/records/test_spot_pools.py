@@ -1,4 +1,4 @@
-"""Pools stand in the API as the replica that records knows them, and another replica leaves out what was found there."""
+"""Pools in the API as the recording replica knows them; other replicas skip the ones that it found unavailable."""
 
 from __future__ import annotations
 

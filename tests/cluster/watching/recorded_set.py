@@ -1,4 +1,4 @@
-"""A JobSet of a leader and two workers that a watcher has recorded, pod by pod: who ended, who waited, who was taken back."""
+"""A JobSet of a leader and two workers that a watcher recorded, pod by pod: ended, waiting and recalled ones."""
 
 from __future__ import annotations
 

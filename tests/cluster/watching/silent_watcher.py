@@ -58,7 +58,7 @@ class SilentWatcher:
         self.watcher._apply(Stream(kind), Change(ChangeKind.DELETED, data))
 
     def pass_time(self, seconds: float) -> None:
-        """Let so many seconds go by for what has to settle."""
+        """Let so many seconds pass for pods that have to settle."""
         view = self.watcher._view
         view.clock += seconds
         for uid in self.recorder._orphans:

@@ -1,4 +1,4 @@
-"""A watcher on a real cluster, and what it has recorded."""
+"""A watcher on a real cluster, and its records."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PATH = "/api/v1/pods"
 
 
 class Watched:
-    """A mirror that is followed, with what it reported."""
+    """A mirror that is followed, with its reports."""
 
     def __init__(self, server: SmallApiServer, **options: Any) -> None:
         self.server = server
@@ -91,7 +91,7 @@ def test_an_object_of_too_many_values_stays_as_it_was_known_and_its_deletion_is_
         await watched.until((ChangeKind.DELETED, "one"))
 
     watch(story)
-    assert caplog.text.count("a/one is set aside, because it would take more than 4 MB of memory") == 1
+    assert caplog.text.count("a/one is set aside, because it would need more than 4 MB of memory") == 1
 
 
 def test_an_update_of_too_many_values_is_no_news_and_the_next_watch_begins_after_it() -> None:

@@ -1,4 +1,4 @@
-"""Whoever may make pods may make and delete them without end: what the watcher keeps of them does not grow."""
+"""Tenants may create and delete pods without end: the watcher's memory for them does not grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What its user ends is cancelled, spends nothing and leaves nothing that waits; what Argo gives up has failed as Argo says."""
+"""A workload ended by its user is cancelled and spends no budget; one that Argo gives up fails with Argo's reason."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_step_that_argo_does_not_try_again_ends_as_argo_ended_it(
     cluster.look(workflow(*nodes, phase="Failed" if is_over else "Running", message=message), failed)
     state = cluster.state()
     task = state.tasks["load-driver"]
-    why = "its Workflow does not try it again (retryStrategy.expression evaluated to false)"
+    why = "its Workflow does not retry it (retryStrategy.expression evaluated to false)"
     assert (task.status.value, task.why, task.last.following) == ("failed", why, why)
     assert "retry 1 of" not in shown(cluster)
     assert "decides" not in shown(cluster)
@@ -271,7 +271,7 @@ def test_a_workflow_that_is_deleted_between_two_steps_has_not_succeeded(cluster:
     cluster.look(made, deleted=True)
     state = cluster.state()
     assert state.status.value == "cancelled"
-    assert "was deleted before it had ended: 1 of its tasks had succeeded" in state.why
+    assert "was deleted before it ended: 1 of its tasks succeeded" in state.why
 
 
 @pytest.mark.parametrize(("completions", "status"), [(1, "succeeded"), (3, "cancelled")])

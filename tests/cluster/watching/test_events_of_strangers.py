@@ -70,9 +70,9 @@ def test_an_event_about_a_node_without_a_name_looks_at_nothing(made: SilentWatch
 def test_an_event_about_a_node_counts_in_namespace_default_alone(made: SilentWatcher) -> None:
     running(made)
     made.put("Event", notice(namespace="team-a"))
-    assert made.watcher._view.told("n1") is None
+    assert made.watcher._view.notice_of("n1") is None
     made.put("Event", notice())
-    assert made.watcher._view.told("n1") is not None
+    assert made.watcher._view.notice_of("n1") is not None
 
 
 def test_no_event_about_a_node_or_a_pool_of_nodes_counts_without_the_policy(made: SilentWatcher) -> None:
@@ -81,7 +81,7 @@ def test_no_event_about_a_node_or_a_pool_of_nodes_counts_without_the_policy(made
     made.put("Event", notice())
     offers_none = word({"kind": "NodePool", "name": "x"}, PROVISIONER, "default", "NoCompatibleInstanceTypes")
     made.put(f"Event of {PROVISIONER}", offers_none)
-    assert made.watcher._view.told("n1") is None
+    assert made.watcher._view.notice_of("n1") is None
     assert not made.watcher._view.words._refusals
 
 
@@ -90,24 +90,24 @@ def test_an_event_from_before_the_policy_counts_no_more_than_one_without_it(made
     written_at = seconds("2027-01-15T08:00:00Z")
     made.watcher._node_events.since = written_at
     made.put("Event", notice())
-    assert made.watcher._view.told("n1") is None
+    assert made.watcher._view.notice_of("n1") is None
     made.watcher._node_events.since = (written_at or 0.0) - 1
     made.put("Event", notice())
-    assert made.watcher._view.told("n1") is not None
+    assert made.watcher._view.notice_of("n1") is not None
 
 
 def test_events_that_decide_nothing_displace_no_notice(made: SilentWatcher) -> None:
-    """The policy leaves other reasons to whoever may write Events, so none of them takes the place of one that counts."""
+    """The policy allows other reasons to everyone who may write Events, so none of them replaces a trusted one."""
     running(made)
     made.put("Event", notice())
     for number in range(100):
         meta = {"name": f"x{number}", "namespace": "default", "uid": f"x{number}", "creationTimestamp": LATER}
         made.put("Event", {"metadata": meta, "involvedObject": {"kind": "Node", "name": "n1"}, "reason": "NodeReady"})
-    assert made.watcher._view.told("n1") is not None
+    assert made.watcher._view.notice_of("n1") is not None
 
 
 def test_a_word_about_a_pod_of_another_namespace_changes_nothing_of_it(made: SilentWatcher) -> None:
-    """Who knows the UID of another team's pod may write what they like of it in their own namespace."""
+    """Anyone who knows the UID of another team's pod may write Events about it in their own namespace."""
     theirs = job(uid="uid-theirs", name="theirs")
     made.put("Job", theirs)
     made.put("Pod", (waiting := pod("waiting", theirs)))

@@ -1,4 +1,4 @@
-"""Whoever may write Events in namespace ``default`` changes nothing by them: a policy has to prove who writes of a node."""
+"""Writers of Events in namespace ``default`` have no influence: a policy must prove who writes about a node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REGISTERED = "/apis/admissionregistration.k8s.io/v1"
 NAME = f"spotwright{SUFFIX}"
 OF_AGENT = "SpotInterruptionNotice"
 CAUSES = {OF_AGENT: Cause.INTERRUPTED, "SpotInterruption": Cause.INTERRUPTED, "ScaleDown": Cause.DISRUPTED}
-"""What an Event about the node makes of a pod that exited with 143, where it is believed."""
+"""The effect of an Event about the node on a pod that exited with 143, if it is trusted."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def say(made: Day, reason: str, name: str = "said") -> None:
-    """Write an Event about the node ``n1``, 60 s after the begin, in the words of whoever writes such ones."""
+    """Write an Event about the node ``n1``, 60 s after the start, in the wording of its usual writer."""
     notice = Notice(float(BEGIN + 90), "interruption", "aws", certain=True, reason="the provider takes it", id=name)
     event = event_of(notice, "n1", "boot", float(BEGIN + 60))
     meta = {**event["metadata"], "creationTimestamp": at(60)}
@@ -86,7 +86,7 @@ def test_an_event_that_anyone_could_have_written_changes_nothing(
         assert "ValidatingAdmissionPolicy" in made.watcher.watched.kinds[watch_streams.ABOUT_NODES]
 
     day(tmp_path / "state", test)
-    assert caplog.text.count("Events about nodes do not count") == 1
+    assert caplog.text.count("Events about nodes, including notices of node agents, are ignored") == 1
 
 
 @pytest.mark.parametrize("reason", CAUSES)
@@ -111,7 +111,7 @@ def test_a_policy_that_comes_later_proves_only_what_is_written_under_it(tmp_path
         await made.until(lambda: made.watcher.watched.kinds[watch_streams.ABOUT_NODES] == "watched", "the policy")
         assert await end(made, "second") is Cause.FAILED
         install(made)  # now it was written under the policy: what had been passed over is read again
-        await made.until(lambda: made.watcher._view.told("n1"), "the notice")
+        await made.until(lambda: made.watcher._view.notice_of("n1"), "the notice")
         assert await end(made, "third") is Cause.INTERRUPTED
 
     day(tmp_path / "state", test)
@@ -122,9 +122,9 @@ def test_without_the_policy_no_event_is_believed_any_more(tmp_path: Path) -> Non
         install(made)
         say(made, OF_AGENT)
         await made.start_with_a_running_job("beside")
-        await made.until(lambda: made.watcher._view.told("n1"), "the notice")
+        await made.until(lambda: made.watcher._view.notice_of("n1"), "the notice")
         made.server.delete(f"{REGISTERED}/validatingadmissionpolicybindings", NAME)
-        await made.until(lambda: not made.watcher._view.told("n1"), "it is forgotten")
+        await made.until(lambda: not made.watcher._view.notice_of("n1"), "it is forgotten")
         assert await end(made) is Cause.FAILED
 
     day(tmp_path / "state", test)

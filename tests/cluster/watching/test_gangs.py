@@ -74,7 +74,7 @@ class Set:
         run.commit()
 
     def _owners(self, moment: RecordedMoment) -> list[dict[str, Any]]:
-        """The owners with stable UIDs, a Job of several pods, and nothing that says that the set is over."""
+        """The owners with stable UIDs, a Job of several pods, and no sign that the set is over."""
         owners: list[dict[str, Any]] = [copy.deepcopy(dict(owner)) for owner in moment.seen.owners]
         owners[0]["spec"]["parallelism"] = MEMBERS
         meta = {name: moment.seen.pod["metadata"][name] for name in ("labels", "annotations")}

@@ -1,4 +1,4 @@
-"""A kind whose controller is installed later is recorded from then on; one that goes away ends nothing, and both are said."""
+"""A kind whose controller is installed later is recorded from then on; one that is removed ends nothing; both are reported."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 GROUP = "/apis/jobset.x-k8s.io/v1alpha2"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 SENTENCE = (
-    "the API server has jobsets.jobset.x-k8s.io in v1, and v1alpha2 is read; install a release of its controller that serves "
-    "v1alpha2, or a Spotwright that reads v1"
+    "the API server has jobsets.jobset.x-k8s.io in v1, but Spotwright reads v1alpha2; install a release of its controller "
+    "that serves v1alpha2, or a Spotwright that reads v1"
 )
 
 
@@ -62,7 +62,7 @@ def serve(made: Day) -> None:
 
 
 def take_away(made: Day) -> None:
-    """The CRD is deleted while no stream hears of it: what is asked of its kind is not found."""
+    """The CRD is deleted while streams are away: requests for its kind return 404."""
 
     async def missing(_request: web.Request) -> web.StreamResponse:
         return web.json_response({"kind": "Status", "message": "not found", "code": 404}, status=404)
@@ -89,7 +89,7 @@ def test_work_of_a_kind_that_comes_later_is_recorded(
         assert made.watcher.watched.kinds["JobSet"] == "watched"
 
     day(tmp_path / "state", test)
-    assert caplog.text.count("JobSet is served now: it is watched from here on") == 1
+    assert caplog.text.count("JobSet is served now: starting to watch it") == 1
 
 
 def test_a_kind_that_goes_away_ends_neither_the_watcher_nor_runs_of_others(
@@ -218,13 +218,13 @@ def test_a_kind_in_another_version_is_said_in_one_sentence_and_watched_once_ours
         await made.until(lambda: made.cause("set") is Cause.FAILED, "the JobSet")
 
     day(tmp_path / "state", test)
-    assert caplog.text.count(f"JobSet is not recorded: {SENTENCE}") == 1
+    assert caplog.text.count(f"cannot record JobSet: {SENTENCE}") == 1
 
 
 def test_runs_go_on_whose_kind_is_served_in_another_version_from_now_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its objects are there, so nobody has deleted them: nothing is known of them until they can be read again."""
+    """Its objects still exist, so they were not deleted: they are unknown until they can be read again."""
 
     async def test(made: Day) -> None:
         serve(made)
@@ -283,7 +283,7 @@ def test_a_kind_that_cannot_be_read_is_told_by_one_event_and_a_metric() -> None:
             return list(server.objects["/api/v1/namespaces/spotwright/events"].values())
 
     (event,) = asyncio.run(test())
-    assert event["message"] == f"JobSet is not read: {SENTENCE}"
+    assert event["message"] == f"JobSet cannot be read: {SENTENCE}"
     assert (event["reason"], event["type"]) == ("KindNotRead", "Warning")
 
 

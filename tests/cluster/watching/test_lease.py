@@ -1,4 +1,4 @@
-"""The Lease has one holder at a time, whatever the replicas' wall clocks say, and who loses it writes nothing more."""
+"""The Lease has one holder at a time, whatever the replicas' wall clocks, and a replica that loses it stops writing."""
 
 from __future__ import annotations
 

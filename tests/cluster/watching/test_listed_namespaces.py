@@ -1,4 +1,4 @@
-"""Namespaces that are listed are watched one by one: what is not listed is never read, and none holds up another."""
+"""Listed namespaces are watched one by one: others are never read, and they do not delay each other."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_namespace_that_is_deleted_and_made_again_is_another_one(tmp_path: Pat
 
 
 def test_what_began_before_the_namespace_of_its_name_is_not_of_it(tmp_path: Path) -> None:
-    """What an old namespace leaves behind may be seen only after another one has its name."""
+    """Objects of an old namespace may be seen only after another one has its name."""
 
     async def test(made: Day) -> None:
         namespace(made, "a", "the-second-uid", creationTimestamp=at(30), labels={"spotwright.dev/enabled": "true"})

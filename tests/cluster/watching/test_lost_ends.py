@@ -59,7 +59,7 @@ def fall_silent(cluster: Cluster, second: float, heartbeat: float | None = None)
 
 
 def given_up(second: float, reason: str = "DeletionByTaintManager", phase: str = "Running", **more: Any) -> Object:
-    """The pod, marked and deleted by Kubernetes at a moment: its container runs by the last word of its kubelet."""
+    """The pod, marked and deleted by Kubernetes at a time: its container runs by the kubelet's last status."""
     made = pod("one", TRAIN, made=0, node="n1", phase=phase, **more)
     mark = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": at(second)}
     not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": at(second)}
@@ -92,7 +92,7 @@ def test_a_node_that_falls_silent_first(cluster: Cluster) -> None:
 
 
 def test_a_node_object_that_is_deleted_within_a_second(cluster: Cluster) -> None:
-    """Garbage collection marks the pod as Failed, and nobody says when its container ended: it was recorded with 0.0 s."""
+    """Garbage collection marks the pod as Failed, without its container's end: it was recorded with 0.0 s."""
     cluster.look(TRAIN, RUNNING)
     log_ends(cluster, 22.1)
     cluster.now = BEGIN + 23.0
@@ -118,7 +118,7 @@ def test_show_and_the_account_name_the_range_and_its_proof(cluster: Cluster) -> 
     shown = " ".join(show_text(view).split())
 
     says = "it ended 21s to 1m11s after its start: the last proof of its life is the last line of its log"
-    assert f"nothing is heard of its node any more; {says}" in shown
+    assert f"its node stopped reporting; {says}" in shown
     made = account(cluster.state())
     assert report_json(made)["attempts_by_start"][0]["ended_by"] == BEGIN + 72
     (cost,) = made.attempts_by_start

@@ -1,4 +1,4 @@
-"""A namespace that is labelled while others are recorded holds up none of them, and all that was in it is found."""
+"""A namespace that is labelled while others are recorded does not delay them, and all its objects are found."""
 
 from __future__ import annotations
 

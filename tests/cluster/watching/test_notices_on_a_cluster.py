@@ -78,7 +78,7 @@ def test_a_notice_of_the_metadata_server_is_in_the_journal(
     assert event.attempts == (("train", 1),)
     assert 200 < event.goes_at - began < 330
     assert "posted as Event default/n2." in agent.read_text(encoding="utf-8")
-    assert "Events about nodes do not count" not in log.read_text(encoding="utf-8")
+    assert "Events about nodes, including notices of node agents, are ignored" not in log.read_text(encoding="utf-8")
 
 
 def _notices(state: Path) -> list[NoticeGiven]:

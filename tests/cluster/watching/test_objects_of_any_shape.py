@@ -1,4 +1,4 @@
-"""Whatever an object holds in whatever field: it is recorded or set aside, and what comes after it is recorded."""
+"""An object with any content in any field is recorded or set aside, and later objects are recorded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ANYTHING = st.recursive(
 
 @st.composite
 def odd_objects(draw: st.DrawFn) -> tuple[str, Any]:
-    """An object of a kind that is watched, in which anything stands in up to three places."""
+    """An object of a watched kind, with arbitrary content in up to three places."""
     kind = draw(st.sampled_from((*KINDS, *OWNERS)))
     made = _usual(kind)
     for _ in range(draw(st.integers(1, 3))):

@@ -1,4 +1,4 @@
-"""A pod that has a node and does not start there waits, costs nothing, and `show` says why in the kubelet's words."""
+"""A pod that has a node and does not start there waits, costs nothing, and `show` gives the kubelet's reason."""
 
 from __future__ import annotations
 

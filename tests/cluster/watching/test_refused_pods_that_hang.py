@@ -1,4 +1,4 @@
-"""A refused pod that does not start is shown as what it is, with what to do: its workload does not end before."""
+"""A refused pod that does not start is shown with a remedy: its workload does not end before."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_image_that_cannot_be_pulled_is_said_once_with_the_option_that_names_
     ):
         cluster.look(TRAIN, first, held_up(reason, message))
     _, note = [each for each in cluster.state().notes if "refus" in each]
-    begin = "the pod that ends train with this refusal does not start: ImagePullBackOff: failed to pull image busybox:1"
+    begin = "the pod that shows this refusal of train does not start: ImagePullBackOff: failed to pull image busybox:1"
     assert note.startswith(begin)
     assert note.endswith("start the controller with an image that the nodes can pull (--refusal-image)")
 

@@ -1,4 +1,4 @@
-"""What a controller keeps, and for how long: `prune` deletes runs that have ended with their logs, and none that is watched."""
+"""A controller's retention: `prune` deletes ended runs with their logs, and none that is watched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY = 86_400.0
 
 
 async def two_runs(made: Day) -> tuple[RunFolder, RunFolder]:
-    """A run that has ended and one that goes on, each with the log of its attempt."""
+    """An ended run and an active one, each with the log of its attempt."""
     over, live = job("over", uid="uid-over", status=done()), job("live", uid="uid-live")
     made.put(JOBS, over)
     made.put(PODS, pod("one", over, node="n1", phase="Succeeded", exit_code=0))

@@ -102,4 +102,4 @@ def test_a_namespace_whose_objects_fill_the_memory_is_set_aside_and_the_watcher_
         assert not made.task.done()
 
     day(tmp_path, test)
-    assert set(reasons) == {("a", "its objects take more memory than one namespace may have")}
+    assert set(reasons) == {("a", "its objects need more memory than a namespace may use")}

@@ -1,4 +1,4 @@
-"""A part of the controller on an event loop of its own."""
+"""A part of the controller on a separate event loop."""
 
 from __future__ import annotations
 

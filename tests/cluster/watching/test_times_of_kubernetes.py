@@ -78,7 +78,7 @@ def test_a_pod_that_is_its_own_run_ends_with_its_last_container() -> None:
 
 
 def ended_within(attempt: AttemptState) -> tuple[float | None, float | None]:
-    """The range of an end that nothing reported."""
+    """The range of an unreported end."""
     assert attempt.ended is not None
     return attempt.ended_at, attempt.ended.ended_by
 
@@ -125,7 +125,7 @@ def test_an_attempt_that_goes_on_beside_its_successor_is_said_to(cluster: Cluste
     cluster.look(train, pod("one", train, made=0, node="n1", phase="Running"), second)
     cluster.look(train, pod("one", train, made=0, node="n1", phase="Failed", exit_code=143, ended=40), second)
     first, _ = cluster.state().tasks["train"].attempts
-    assert first.following == "the next attempt had been made before it ended"
+    assert first.following == "the next attempt was created before it ended"
 
 
 @pytest.mark.parametrize(

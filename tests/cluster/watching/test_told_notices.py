@@ -1,4 +1,4 @@
-"""Notices that node agents told as Events: each is recorded once, and one that was withdrawn counts no more."""
+"""Notices that node agents posted as Events: each is recorded once, and a withdrawn one no longer counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def told(ident: str, seconds: float, *, made: float = 5) -> dict[str, Any]:
-    """An Event of the node agent of n1: the node goes in so many seconds."""
+    """An Event of the node agent of n1: the node will be reclaimed in so many seconds."""
     notice = Notice(BEGIN + seconds, "interruption", "azure", certain=True, reason="Azure takes this machine", id=ident)
     event = event_of(notice, "n1", "boot", BEGIN)
     return {**event, "metadata": {**event["metadata"], "uid": f"event-{ident}", "creationTimestamp": at(made)}}

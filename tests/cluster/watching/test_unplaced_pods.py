@@ -1,4 +1,4 @@
-"""A pod that no review has placed is named in its run, counted, and told by an Event, at most one a minute and namespace."""
+"""A pod without a review is named in its run, counted, and reported by an Event, at most one a minute and namespace."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def test_a_pod_without_a_review_is_named_in_its_run_and_the_next_one_is_not(tmp_
     cluster.look(job("train", uid="uid-train"), first)
     cluster.look(job("train", uid="uid-train"), first, a_pod("train-2", annotations={POLICY: "{}", ATTEMPT: "2"}))
     (note,) = [note for note in cluster.state().notes if "unplaced" in note]
-    assert note == ("pod train-1 started unplaced: its review was late or unanswered; its next attempt is placed")
+    assert note == (
+        "pod train-1 started unplaced: its admission review timed out or failed; its next attempt will be placed"
+    )
 
 
 def test_of_very_many_pods_the_first_are_named(tmp_path: Path) -> None:
@@ -49,8 +51,8 @@ def test_of_very_many_pods_the_first_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("annotations", "labels", "said"),
     [
-        ({POLICY: "{}"}, {}, "its next attempt is placed"),
-        ({}, {LABEL: "prefer"}, "its next attempt is placed, with the retries of what has made it"),
+        ({POLICY: "{}"}, {}, "its next attempt will be placed"),
+        ({}, {LABEL: "prefer"}, "its next attempt will be placed, with the owner's own retries"),
         ({POLICY: "{}", ATTEMPT: "1"}, {LABEL: "prefer"}, ""),
         ({}, {}, ""),
     ],
@@ -65,10 +67,10 @@ def test_what_is_said_of_a_pod(annotations: dict[str, str], labels: dict[str, st
 @pytest.mark.parametrize(
     ("references", "said"),
     [
-        ([], "it is placed when it is created again"),
+        ([], "create it again to have it placed"),
         (
             [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}],
-            "when that is",
+            "create the owner again",
         ),
     ],
 )
@@ -96,7 +98,7 @@ def a_whole_job(**annotations: str) -> dict[str, Any]:
 
 
 def a_bare_pod(name: str) -> dict[str, Any]:
-    """A pod of a Job that was created while nobody answered reviews, in a namespace with a default policy."""
+    """A pod of a Job that was created while the webhook was down, in a namespace with a default policy."""
     made = a_pod(name, annotations={})
     reference = {**made["metadata"]["ownerReferences"][0], "apiVersion": "batch/v1"}
     spec = {**made["spec"], "containers": [{"name": "main", "image": "train:1"}], "restartPolicy": "Never"}
@@ -126,8 +128,10 @@ def notes_with_a_default(folder: Path, owner: dict[str, Any], *pods: dict[str, A
 def test_the_first_pod_that_the_default_policy_alone_would_have_placed_is_named(tmp_path: Path) -> None:
     pods = [a_bare_pod(f"train-{number}") for number in range(3)]
     (note,) = notes_with_a_default(tmp_path, a_whole_job(), *pods)
-    assert note.startswith("pod train-0 started unplaced: its review was late or unanswered, for what has made")
-    assert note.endswith("the pods that it makes from now on are placed, with its own retries")
+    assert note.startswith(
+        "pod train-0 started unplaced: its admission review timed out or failed, and so did its owner"
+    )
+    assert note.endswith("the owner's next pods will be placed, with the owner's own retries")
 
 
 def test_a_pod_that_no_policy_would_have_changed_is_not_named(tmp_path: Path) -> None:
@@ -170,7 +174,7 @@ def test_events_are_written_at_most_once_a_minute_and_namespace() -> None:
                     unplaced.look(None, SeenPod(made, ()), False)  # type: ignore[arg-type]
         await turn(unplaced)
         assert [event[0] for event in written.events] == ["a", "b"]
-        assert "pod p0, and 2 more started unplaced: its review was late" in written.events[0][2]
+        assert "pod p0, and 2 more started unplaced: its admission review timed out" in written.events[0][2]
         unplaced.look(None, SeenPod(a_pod("p9", annotations={POLICY: "{}"}), ()), False)  # type: ignore[arg-type]
         now += 59.0
         await turn(unplaced)
@@ -179,7 +183,7 @@ def test_events_are_written_at_most_once_a_minute_and_namespace() -> None:
         await turn(unplaced)
         assert written.events[2][1:] == (
             "StartedUnplaced",
-            "pod p9 started unplaced: its review was late or unanswered; its next attempt is placed",
+            "pod p9 started unplaced: its admission review timed out or failed; its next attempt will be placed",
         )
         now += 3600.0
         unplaced.look(None, SeenPod(a_pod("old", annotations={POLICY: "{}"}), ()), False)  # type: ignore[arg-type]

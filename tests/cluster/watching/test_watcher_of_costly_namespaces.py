@@ -32,7 +32,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[str]:
-    """The namespaces of the looks at workloads, in their order. Those of the hostile one take a second of the processor."""
+    """The namespaces of the looks at workloads, in their order. The hostile one's looks take a second of the processor."""
     found: list[str] = []
 
     class Costly(PodReconciler):

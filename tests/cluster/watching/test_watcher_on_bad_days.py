@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bool]]:
-    """A disk on which nothing can be written while it is full."""
+    """A disk that refuses writes while it is full."""
     state = {"full": False}
     real = Journal._transaction
 
@@ -78,7 +78,7 @@ def test_what_happens_while_the_disk_is_full_is_written_when_it_has_room(
 
     day(tmp_path / "state", test)
     said = [record.message for record in caplog.records]
-    assert sum("is kept until it can be written" in each for each in said) == 1
+    assert sum("keeping events in memory until they can be written" in each for each in said) == 1
     assert sum("can be written again" in each for each in said) == 1
 
 

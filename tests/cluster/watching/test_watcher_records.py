@@ -173,7 +173,7 @@ def test_a_node_of_no_configured_pool_has_the_name_of_its_providers_pool(cluster
     state = cluster.state()
     assert state.tasks["train"].last.pool == "large"
     (note,) = state.notes
-    assert "node n9 fits no pool of the configuration by its labels: it counts as pool large" in note
+    assert "node n9 matches no configured pool by its labels: it counts as pool large" in note
     assert state.plan.config.pools["large"].is_spot
 
 

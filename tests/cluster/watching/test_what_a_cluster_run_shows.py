@@ -1,4 +1,4 @@
-"""What `show` says of a workload: who tries again and how often, why an attempt waits, and never how to resume it."""
+"""`show` for a workload: who retries it and how often, why an attempt waits, and never how to resume it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_show_does_not_say_that_no_retry_is_left_where_nobody_knows(cluster: Clu
     owner = {"kind": "Workflow", "metadata": {"name": "wf", "namespace": "team-a", "uid": "wf-uid"}, "status": {}}
     cluster.look(owner, pod("one", owner, node="n1", phase="Failed", exit_code=3))
     text = " ".join(shown(cluster).split())
-    assert "its Workflow decides: its retries are not known" in text
+    assert "its Workflow decides whether to retry it: its retries are unknown" in text
     assert "no retry is left" not in text
 
 

@@ -1,4 +1,4 @@
-"""Pods are named as tasks: those of pipelines as in a local run, those of sets by their number."""
+"""Pods are named as tasks: a pipeline's as in a local run, a set's by their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two workloads of one name whose UIDs begin with the same digits have two runs, and neither ends what records."""
+"""Two workloads of one name whose UIDs begin with the same digits have two runs, and neither stops the recorder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster in memory whose objects tests change, and the watcher that records what it sees of it."""
+"""A cluster in memory whose objects tests change, and the watcher that records it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIG = {
 
 
 class Cluster:
-    """What a watcher sees, and the store that it writes; :meth:`kill` loses everything that is not in the journal."""
+    """A watcher's cluster, and its store; :meth:`kill` loses everything that is not in the journal."""
 
     def __init__(self, folder: Path, records: RunRecords | None = None) -> None:
         """``records``: where runs are recorded, by default in the folder."""
@@ -62,7 +62,7 @@ class Cluster:
         self.look_at(seen, root, deleted=deleted)
 
     def look_at(self, seen: list[SeenPod], root: dict[str, Any], *, deleted: bool = False) -> None:
-        """Look at a workload that has these pods, with owners of their own."""
+        """Look at a workload that has these pods, with separate owners."""
         uid = root["metadata"]["uid"]
         self.view.clock += 10.0
         if self.store.is_over(uid):

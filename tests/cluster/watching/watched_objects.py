@@ -61,7 +61,7 @@ def pod(
 
 
 def node(name: str, *, ready: str = "True", **labels: str) -> dict[str, Any]:
-    """A node with labels; underscores in their names stand for what Python does not allow."""
+    """A node with labels; underscores in their names replace characters that Python does not allow."""
     status = {"conditions": [{"type": "Ready", "status": ready}]}
     return {"kind": "Node", "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "status": status}
 

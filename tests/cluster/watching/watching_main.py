@@ -1,4 +1,4 @@
-"""``python -m tests.cluster.watching.watching_main``: the watcher as a process of its own, for tests and benchmarks."""
+"""``python -m tests.cluster.watching.watching_main``: the watcher as a separate process, for tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -133,5 +133,5 @@ def hear(*said: dict[str, Any] | None, sees_claims: bool = True) -> AutoscalerSt
 
 
 def means(words: AutoscalerStatus, wanted: list[str], known: dict[str, Pool], now: float = 25) -> PodWaits | None:
-    """What the words mean for the pod at a moment, in seconds after the begin."""
+    """The meaning of the status for the pod at a time, in seconds after the start."""
     return words.of(POD, wanted, known, BEGIN + now)

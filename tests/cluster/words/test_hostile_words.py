@@ -1,4 +1,4 @@
-"""What autoscalers seem to say is written by many: nothing of it stops the watcher, and what is kept of it is bounded."""
+"""Many users can forge an autoscaler's messages: none stops the watcher, and the stored ones are bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What autoscalers say of a pod that waits: a table of what was heard, and what it means."""
+"""The autoscalers' status of a waiting pod: a table of messages and their meaning."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_backoff_tells_its_error_and_since_when() -> None:
 
 
 def test_nodes_that_have_just_come_are_left_to_those_who_wait_for_them() -> None:
-    """When the last node of a full pool becomes ready, nobody is ruled out before the scheduler has tried each pod on it."""
+    """When the last node of a full pool becomes ready, no pod is ruled out before the scheduler has tried each on it."""
     words, known = hear(status(FULL_AND_COMING, when=20)), pools(AKS)
     words.put_status(status(FULL_GROUP, when=30))
     assert kind(means(words, ["cpuspot"], known, 44)) == NODE_ORDERED

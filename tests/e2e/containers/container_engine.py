@@ -1,8 +1,8 @@
-"""A stand-in for podman and docker: a client as they are called, and the daemon behind it, which executes on this machine.
+"""A stand-in for podman and docker: a client with their command line, and the daemon behind it, which executes on this machine.
 
-What it runs is no child of the client, as with docker: whoever kills the client has not ended it. A client that is started
-as ``podman`` records its arguments in the daemon's folder. It forwards no signal, as podman's client until some milliseconds
-after the container has started.
+Its containers are not children of the client, as with docker: killing the client does not end them. A client that is started
+as ``podman`` records its arguments in the daemon's folder. It forwards no signals, like podman's client until some
+milliseconds after the container has started.
 """
 
 from __future__ import annotations

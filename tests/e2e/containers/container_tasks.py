@@ -1,4 +1,4 @@
-"""Pipelines of container components, and what a run has left of a task."""
+"""Pipelines of container components, and the files that a run leaves for a task."""
 
 from __future__ import annotations
 

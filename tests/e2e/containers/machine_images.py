@@ -44,14 +44,14 @@ class Images:
         return name
 
     def ask(self, *command: str, stdin: bytes = b"") -> str:
-        """What the client answers; a test that cannot have this is skipped."""
+        """The client's answer; a test that cannot have this is skipped."""
         done = self._call(self.env, *command, stdin=stdin)
         if done.returncode != 0:
             pytest.skip(f"{self.kind} {command[0]}: {(done.stderr.decode().strip().splitlines() or ['fails'])[-1]}")
         return done.stdout.decode()
 
     def description(self, container: str) -> str:
-        """What the client shows of a container; empty if it is gone, as a container of another test may be by now."""
+        """The client's description of a container; empty if it is gone, as a container of another test may be by now."""
         return self._call(self.env, "inspect", container).stdout.decode()
 
     def starts(self, env: Mapping[str, str]) -> bool:
@@ -72,7 +72,7 @@ class Images:
 
 @contextlib.contextmanager
 def real_engine(kind: str, folder: Path) -> Iterator[Images]:
-    """The images of an engine that runs containers here. Skips the test where there is none. ``folder`` is for settings."""
+    """The images of an engine that runs containers here. Skips the test without one. ``folder`` is for settings."""
     if shutil.which(kind) is None:
         pytest.skip(f"{kind} is not installed")
     images = Images(kind)

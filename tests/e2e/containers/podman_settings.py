@@ -18,7 +18,7 @@ _FILES, _PROCESSES = 20_000, 4_000
 
 
 def environment_to_start(folder: Path, starts: Callable[[Mapping[str, str]], bool]) -> Mapping[str, str]:
-    """The environment variables with which a container starts, as ``starts`` tries them; none where nothing helps.
+    """The environment variables with which a container starts, as ``starts`` tries them; empty if none helps.
 
     The settings are written to ``folder``.
     """

@@ -94,7 +94,7 @@ def test_an_unknown_secret_is_refused_before_the_run(project: Project) -> None:
     done = project.run(path)
     assert done.code == 2
     assert "task a: it needs the key 'password' of the secret 'db'" in done.err
-    assert "the environment has no variable DB_PASSWORD" in done.err
+    assert "environment variable DB_PASSWORD is not set" in done.err
     project.config(QUICK)
     done = project.run(path)
     assert (

@@ -28,7 +28,7 @@ def images(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def real(project: Project, images: Images) -> Iterator[Project]:
-    """A project whose commands find the container runtime; after the test none of its containers may exist."""
+    """A project whose commands find the container runtime; after the test all its containers must be gone."""
     own = ("HOME", "XDG_", "DOCKER_", "CONTAINER")  # by which the client finds its images
     project.extra |= {key: value for key, value in os.environ.items() if key.startswith(own)} | dict(images.env)
     yield project

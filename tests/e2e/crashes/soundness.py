@@ -12,9 +12,9 @@ __all__ = ["assert_sound", "attempts_of", "finished_attempts"]
 
 
 def assert_sound(project: Project, name: str = "r", *, again: Collection[str] = ()) -> None:
-    """Nothing lives, no two attempts of a task ever lived at once, and no task that had finished ran again.
+    """All processes have ended, attempts of a task never overlapped, and finished tasks did not run again.
 
-    ``again`` names the tasks that had to run again because something was mended.
+    ``again`` names the tasks that had to run again because their code was changed.
     """
     assert project.processes() == {}
     assert project.ledger("overlap") == []

@@ -18,7 +18,7 @@ from tests.e2e.project import QUICK, Project, RunningCommand, alive, eventually
 
 
 def holds_at_first() -> int:
-    """Holds in its first attempt, with a daemon in a session of its own beside it."""
+    """Holds in its first attempt, with a daemon in a new session beside it."""
     with alone():
         if attempt() == 1:
             child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], start_new_session=True)
@@ -188,7 +188,7 @@ def test_of_two_engines_that_take_up_a_run_at_once_one_drives_it(project: Projec
 
 @pytest.mark.long
 def test_a_process_with_the_pid_of_a_dead_engine_does_not_hold_the_lease(project: Project) -> None:
-    """The lease names a process by its start time too: here somebody else's pid stands in it."""
+    """The lease identifies a process by its start time too: here it names another process's pid."""
     holding(project).kill()
     with contextlib.closing(sqlite3.connect(project.state / "runs" / "r" / "journal.db")) as journal, journal:
         journal.execute("UPDATE lease SET owner = json_set(owner, '$.pid', ?)", (os.getpid(),))

@@ -62,7 +62,7 @@ RETRIED = QUICK.replace("default: {spot: prefer}", "default: {spot: prefer, erro
 
 
 def chain(project: Project, **steps: Step) -> Path:
-    """A pipeline ``one -> two -> three`` of these functions, each with the number of the one before."""
+    """A pipeline ``one -> two -> three`` of these functions, each with the number of the previous one."""
     defaults = {
         "one": step(adds_one, {"number": 1}),
         "two": step(adds_one, {"number": Of("one")}),
@@ -126,7 +126,7 @@ def test_a_crashed_run_keeps_its_budgets_unless_they_are_used_up(project: Projec
     assert project.causes("two") == ["lost", "succeeded"]
     assert project.show()["tasks"]["two"]["spent"]["interruptions"] == most
     why = "interrupted once, interruptions.max is 0"
-    notes = [f"task two failed while no engine drove the run ({why}): it runs again"]
+    notes = [f"task two failed while the run had no engine ({why}): it runs again"]
     assert notes_before_the_start(done) == ([] if most else notes)
 
 
@@ -183,7 +183,7 @@ def test_a_changed_configuration_is_used_and_noted(project: Project) -> None:
     chain(project)
     done = resume(project)
     assert done.code == 0
-    assert f"{config} has changed: its pools and policy count from now on" in notes_before_the_start(done)
+    assert f"{config} has changed: its pools and policy apply from now on" in notes_before_the_start(done)
     assert [attempt["pool"] for attempt in project.show()["tasks"]["two"]["attempts"]] == ["spot", "other"]
 
 
@@ -208,8 +208,8 @@ def test_a_run_goes_on_when_its_files_are_gone(project: Project) -> None:
     done = resume(project)
     assert done.code == 0
     assert notes_before_the_start(done) == [
-        f"{path} is gone: going on with the pipeline as it was compiled",
-        f"{project.folder / 'spotwright.yaml'} is gone: going on with the pools and policy that the run was started with",
+        f"{path} is gone: continuing with the pipeline as compiled before",
+        f"{project.folder / 'spotwright.yaml'} is gone: continuing with the pools and policy that the run started with",
     ]
     assert output(project) == 3
 

@@ -88,7 +88,7 @@ def held(project: Project, pipeline: Path, *options: str) -> RunningCommand:
 
 @contextmanager
 def silent_index() -> Iterator[str]:
-    """The address of a package index that takes connections and never says a word."""
+    """The address of a package index that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
 

@@ -30,7 +30,7 @@ document.addEventListener("securitypolicyviolation", (event) => console.error(
 
 @contextmanager
 def started_chromium(program: str) -> Iterator[Browser]:
-    """Chromium without a window, which asks nothing of the network by itself."""
+    """Chromium without a window, which makes no network requests by itself."""
     rights = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=[*rights, *_OFFLINE])
@@ -41,7 +41,7 @@ def started_chromium(program: str) -> Iterator[Browser]:
 
 
 class ChromiumPages:
-    """Opens pages, each with a profile of its own, and notes what is wrong with them."""
+    """Opens pages, each with a separate profile, and notes their problems."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -80,7 +80,7 @@ class ChromiumPages:
             self.faults.append(f"request: {request.method} {request.url} leaves the origin")
 
     def close(self) -> None:
-        """End all pages, after what they still had to say."""
+        """Close all pages, after their last messages."""
         for context in self._contexts:
             for page in context.pages:
                 page.evaluate("0")  # an answer comes after the events before it
@@ -98,7 +98,7 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def axe(page: Page) -> list[str]:
-    """What axe-core finds wrong in the page as it is, a line for each element: its rule, the element, what to do."""
+    """axe-core's findings in the page, a line for each element: its rule, the element, and the fix."""
     found: list[dict[str, Any]] = Axe().run(page).response["violations"]
     return [
         f"{violation['id']} ({violation['impact']}): {' '.join(map(str, node['target']))}: {violation['help']}"

@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens an address in a profile of its own (:meth:`ChromiumPages.open`). What is wrong with it fails the test."""
+    """Opens an address in a separate profile (:meth:`ChromiumPages.open`). Problems with it fail the test."""
     pages = ChromiumPages(chromium)
     yield pages.open
     pages.close()

@@ -1,4 +1,4 @@
-"""The command ``spotwright page`` as a process of its own, as a user starts it."""
+"""The command ``spotwright page`` as a separate process, as a user starts it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _URL = re.compile(r"https?://\S+")
 
 @contextmanager
 def served_page(state: Path, folder: Path, *arguments: str) -> Iterator[str]:
-    """The address that the command prints, with its token. At the end it is told to stop, and no process of it is left.
+    """The address that the command prints, with its token. At the end it is stopped, with all its processes.
 
-    ``folder`` is for what it prints and for the cache of this user, which is not the real one.
+    ``folder`` is for its output and for the cache of this user, which is not the real one.
     """
     command = [sys.executable, "-m", "spotwright", "page", "--no-browser", "--listen", "127.0.0.1:0"]
     env = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}

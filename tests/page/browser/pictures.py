@@ -22,7 +22,7 @@ _ALIKE = 24  # of 255: less is a matter of smoothing
 def opened(
     browser: Browser, url: str, path: str, view: str, place: str = "~/iris/.spotwright", **settings: object
 ) -> Page:
-    """A view in a window of its own, drawn and at rest. ``place``: what it says of where the runs are."""
+    """A view in a separate window, drawn and at rest. ``place``: its text about where the runs are."""
     context = browser.new_context(**settings, reduced_motion="reduce", timezone_id="UTC", locale="en-GB")  # type: ignore[arg-type]
     page = context.new_page()
 
@@ -55,7 +55,7 @@ def fonts_of(page: Page) -> str:
 
 
 def small_png(picture: bytes) -> bytes:
-    """The same picture with at most 128 colours: a fourth of the bytes, and nothing that an eye sees."""
+    """The same picture with at most 128 colours: a fourth of the bytes, without a visible difference."""
     with Image.open(BytesIO(picture)) as whole:
         few = whole.convert("RGB").quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     out = BytesIO()

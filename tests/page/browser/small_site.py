@@ -33,7 +33,7 @@ def with_modules(script: str) -> dict[str, str]:
 
 
 def document(body: str, head: str = "") -> dict[str, str]:
-    """A document with a title, a language, a style sheet and a module of its own."""
+    """A document with a title, a language, a style sheet and a module."""
     head += '<link rel="icon" href="data:,"><link rel="stylesheet" href="/page.css">'
     head += '<script type="module" src="/script.js"></script>'
     start = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A page</title>{head}</head>'

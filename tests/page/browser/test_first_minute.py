@@ -40,14 +40,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def said(folder: Path, *arguments: str) -> str:
-    """What a command prints that uses the state in the folder."""
+    """The output of a command that uses the state in the folder."""
     env = {**os.environ, "SPOTWRIGHT_STATE": str(folder / "state"), "HOME": str(folder)}
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=True).stdout
 
 
 class Person:
-    """Somebody who uses the page; ``seconds`` is what that has taken, with the waiting for the page."""
+    """A user of the page; ``seconds`` is the time taken, including waits for the page."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -81,7 +81,7 @@ class Person:
 
 
 def is_told(person: Person, why: str) -> None:
-    """The page says the reason, for the eyes and as the view's own text, and less than a minute has gone."""
+    """The page shows the reason, visibly and as the view's own text, after less than a minute."""
     sentence = person.page.locator(".sentence")
     expect(sentence).to_be_in_viewport()
     expect(sentence).to_have_text(re.compile(rf"^train attempt 3 on \S+ was interrupted: {re.escape(why)}"))

@@ -1,4 +1,4 @@
-"""What changes by itself while a run goes on, and what stays where the user has it."""
+"""Automatic changes while a run is active, and things that stay where the user put them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_run_whose_engine_is_killed_says_so_with_the_command_to_go_on(
     engine.kill()
     engine.wait()
 
-    expect(page.locator("h1")).to_contain_text("nobody drives it now")
+    expect(page.locator("h1")).to_contain_text("its engine is not running")
     expect(page.locator(".head")).to_contain_text("spotwright resume a-run")
     expect(page.locator(".ground .m-undriven")).to_have_count(1)
     expect(page.locator(".through.now")).to_have_count(0)

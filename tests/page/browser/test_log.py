@@ -23,7 +23,7 @@ TALL = 1_200_000  # lines: 21.6 million pixels, more than a browser places exact
 
 @pytest.fixture
 def log_page(tmp_path: Path, page_server: Serve, open_page: Open) -> Callable[..., Page]:
-    """Opens the log of an attempt that ended, with what it has printed."""
+    """Opens the log of an attempt that ended, with its output."""
 
     def opened(data: bytes, settings: dict[str, Any] | None = None, **asked: object) -> Page:
         reader = recorded(tmp_path / "state", a_story().ends("eval").gives_back("cpu-spot-2"))

@@ -22,7 +22,7 @@ Draw = Callable[[str], bytes]
 
 @pytest.fixture(scope="module")
 def draw(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Draw]:
-    """Draws a view. Skipped where another browser or other fonts draw than those of the golden pictures."""
+    """Draws a view. Skipped if the browser or fonts differ from those of the golden pictures."""
     folder = tmp_path_factory.mktemp("pictures")
     attempts = make_golden_runs(folder / "state")
     made_with = json.loads((GOLDEN / "made_with.json").read_text())

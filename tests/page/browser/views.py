@@ -25,7 +25,7 @@ LOG = (
     "\x1b[31merror rate\x1b[0m 0.12\n",
     *(f"step {number}: loss {1 / number:.4f}\n" for number in range(1, 60)),
 )
-"""What every attempt that is shown has printed."""
+"""The output of every attempt that is shown."""
 
 
 class View(NamedTuple):
@@ -101,6 +101,6 @@ def address_of(view: str, run: str, attempt: tuple[str, int]) -> str:
 
 
 def wait_until_drawn(page: Page, view: str) -> None:
-    """Wait until the view has what it shows, and nothing says that it loads."""
+    """Wait until the view has its content, without a sign of loading."""
     expect(page.locator(VIEWS[view].drawn).first).to_be_attached(timeout=30_000)
     expect(page.locator(".loading")).to_have_count(0)

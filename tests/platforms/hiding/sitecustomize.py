@@ -49,7 +49,7 @@ def _own(depth: int = 2) -> bool:
 
 
 class _Libc:
-    """The C library of a platform that has none of Linux's calls."""
+    """The C library of a platform without Linux's calls."""
 
     def __init__(self, *_: object, **__: object) -> None: ...
 

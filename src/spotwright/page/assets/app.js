@@ -77,7 +77,7 @@ function App() {
   if (run) part = html`<${RunPage} />`;
   else if (view === "runs") part = html`<${Runs} />`;
   else if (other.value?.view === view) part = html`<${other.value.component} />`;
-  else part = html`<main class="view"><h1>${OTHERS[view] ? "" : "There is no such view"}</h1></main>`;
+  else part = html`<main class="view"><h1>${OTHERS[view] ? "" : "View not found"}</h1></main>`;
   return html`<${Header} />${part}<div class="said" aria-live="polite">${said.value}</div>`;
 }
 

@@ -62,7 +62,7 @@ export function percent(share) {
   return `${value - whole === 0.5 ? whole + (whole % 2) : Math.round(value)}%`;
 }
 
-// Bytes for people: 812 B, 3.4 kB, 64 MB, in steps of 1,000 as files are told.
+// Bytes for people: 812 B, 3.4 kB, 64 MB, in steps of 1,000 as for file sizes.
 export function bytes(number) {
   if (number === null || number === undefined) return "";
   const units = ["B", "kB", "MB", "GB", "TB"];

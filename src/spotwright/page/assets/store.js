@@ -51,7 +51,7 @@ export class Run {
     this.closed = false;
   }
 
-  // Seconds since the run's start by the server's clock; of a run that nobody drives, its last event.
+  // Seconds since the run's start by the server's clock; of a run without an engine, its last event.
   now() {
     return this.driven.value ? Date.now() / 1000 + this.clock - this.t0 : this.last;
   }
@@ -105,7 +105,7 @@ export class Run {
     if (isPriced && head.summary.cost === null) return;
     batch(() => {
       this.head.value = head;
-      this.place(head); // that nobody drives the run any more is told without an event
+      this.place(head); // the end of the engine has no event
       const lanes = this.timeline.value;
       if (lanes) this.timeline.value = { ...lanes, bands: head.bands, marks: { ...lanes.marks, ...head.marks } };
     });

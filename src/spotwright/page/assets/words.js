@@ -1,5 +1,5 @@
 // The words, letters and classes of statuses and causes. A colour is never the only sign: each cause has a letter too.
-// The sentences are those of spotwright.views.text.
+// The sentences come from spotwright.views.text.
 
 export const CAUSES = {
   succeeded: { letter: "S", text: "succeeded" },

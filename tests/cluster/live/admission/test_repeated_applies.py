@@ -71,7 +71,7 @@ def pipeline_run() -> Object:
 
 
 def objects(kube: Kube, namespace: str) -> dict[str, Object]:
-    """An object of each kind that runs nothing, with tolerations and rules of its user's; but the Pod runs."""
+    """An object of each kind that runs nothing, with its user's tolerations and rules; only the Pod runs."""
     spec = pod_spec(kube.container("true"))
     suspended = job("work", namespace, spec)
     suspended["spec"]["suspend"] = True

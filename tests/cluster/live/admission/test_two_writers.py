@@ -1,4 +1,4 @@
-"""On the test bed: a node that is given up goes on behind its cut network, and so does its pod, whose saves no longer count."""
+"""On the test bed: behind its cut network, a given-up node and its pod run on, but the pod's saves no longer count."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def leader(bed: Settings, kube: Kube, tmp_path: Path, namespace: str) -> Iterato
 
 @pytest.fixture
 def folders(kube: Kube, namespace: str, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """The folder of the checkpoints, and one in which each attempt says what it saw."""
+    """The folder of the checkpoints, and one in which each attempt logs what it saw."""
     outside = tmp_path / "outside"
     outside.mkdir(mode=0o777)
     with claimed_folder(kube, namespace, tmp_path / "saves") as saves:

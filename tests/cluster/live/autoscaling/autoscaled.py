@@ -21,7 +21,7 @@ from tests.cluster.live.kube import Kube
 __all__ = ["LIMIT", "TIMES", "Autoscaled", "autoscaled"]
 
 TIMES = Times(scan=2.0, fresh=1.5, fresh_gpu=6.0, backoff=60.0, provision=20.0, unneeded=15.0, repeat=60.0)
-"""A fifth of the real ones, and less where nothing depends on it."""
+"""A fifth of the real ones, and less where the length does not matter."""
 LIMIT = ("--max-node-provision-time", f"{TIMES.provision:g}s")
 """The controller's option for the same limit."""
 
@@ -38,7 +38,7 @@ class Autoscaled:
     autoscaler: Autoscaler
 
     def restart(self) -> None:
-        """End the autoscaler, and start another one, which knows nothing of what this one ordered."""
+        """Stop the autoscaler, and start another one, which knows nothing of its orders."""
         self.autoscaler.end()
         self.autoscaler = Autoscaler(self.kube, self.api, self.cloud, self.times, expander=self.expander)
 
@@ -75,7 +75,7 @@ def _set_priorities(kube: Kube, folder: Path, situation: Situation) -> None:
 
 
 def _printed_map(folder: Path, situation: Situation) -> dict[str, object]:
-    """What ``explain`` prints for the work of the situation."""
+    """The output of ``explain`` for the work of the situation."""
     config, work = folder / "spotwright.yaml", folder / "work.yaml"
     config.write_text(situation.case.config, encoding="utf-8")
     work.write_text(yaml.safe_dump_all(situation.case.manifests), encoding="utf-8")

@@ -74,7 +74,7 @@ class _Backoff:
 
 @dataclass
 class _Memory:
-    """What it forgets when it ends."""
+    """The state that it loses when it ends."""
 
     orders: dict[str, _Order] = field(default_factory=dict)
     backoffs: dict[str, _Backoff] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Autoscaler:
         self._work = [self._threads.submit(self._run), self._threads.submit(self._hear, self._watch.stdout)]
 
     def end(self) -> None:
-        """End it, as a restart does: nothing that it knows is kept. Raise what went wrong."""
+        """Stop it, as a restart does: its state is lost. Raise its errors."""
         self._over.set()
         self._wake.set()
         self._watch.terminate()
@@ -193,7 +193,7 @@ class Autoscaler:
         return self._grow(chosen)
 
     def _options(self, pods: Sequence[Object]) -> tuple[list[str], list[Option], dict[str, list[str]]]:
-        """Why groups are left out, those that could be grown, and by the UID of a pod what is against the others."""
+        """Why groups are left out, those that could be grown, and by the UID of a pod the reasons against the others."""
         skipped, options = [], []
         refusals: dict[str, list[str]] = {str(pod["metadata"]["uid"]): [] for pod in pods}
         for name, group in list(self._cloud.groups.items()):
@@ -263,7 +263,7 @@ class Autoscaler:
         self._say_status("ScaleDownEmpty", f"Scale-down: empty node {machine.name} removed")
 
     def _taint(self, node: Object, keys: Sequence[str]) -> None:
-        """Give a node these taints of its own, and no others of its own."""
+        """Set these taints of its own on a node, and remove its others."""
         kept = [taint for taint in node["spec"].get("taints") or () if not taint["key"].endswith(_COMPONENT_OF_TAINTS)]
         effects = {"DeletionCandidateOfClusterAutoscaler": "PreferNoSchedule"}
         own = [{"key": key, "value": str(int(time.time())), "effect": effects.get(key, "NoSchedule")} for key in keys]
@@ -388,7 +388,7 @@ def _created(item: Object) -> float:
 
 
 def _is_ready(node: Object) -> bool:
-    """Whether it is Ready, and nothing keeps pods off it any more because it was not (``utils/kubernetes/ready.go``)."""
+    """Whether it is Ready, and no longer keeps pods off because it was not (``utils/kubernetes/ready.go``)."""
     if any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints") or ()):
         return False
     conditions = node.get("status", {}).get("conditions") or ()

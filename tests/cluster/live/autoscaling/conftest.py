@@ -1,6 +1,7 @@
-"""A test bed without real nodes, on which KWOK pretends those that autoscalers make. It stands beside the other one.
+"""A test bed without real nodes, on which KWOK pretends the nodes that autoscalers make, beside the other bed.
 
-Karpenter runs on it: it makes nothing as long as there is no NodePool, so the stand-in of the cluster autoscaler is alone then.
+Karpenter runs on it: it makes nothing as long as there is no NodePool, so the stand-in of the cluster autoscaler is alone
+then.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PORTS = 200  # between this bed's port and that of the other one
 
 @pytest.fixture(scope="session")
 def bed(external: bool, say: Say) -> Iterator[Settings]:
-    """The bed that ``TESTBED_*`` names, where KWOK makes all nodes; else one of its own. One node of it is in no pool."""
+    """The bed of ``TESTBED_*``, where KWOK makes all nodes; else a separate one. One of its nodes is in no pool."""
     if external:
         pytest.skip("the nodes of an external cluster are made by somebody else")
     settings = Settings.from_environment()

@@ -71,7 +71,7 @@ def _by_priority(options: list[Option], text: str | None, warn: Callable[[str, s
 
 
 def _waste(option: Option) -> Fraction:
-    """How much of the new machines nobody asked for: the shares of processors and memory together."""
+    """The unrequested share of the new machines: of processors and memory together."""
     total = Fraction(0)
     for name in ("cpu", "memory"):
         there = parse_quantity(option.group.size[name]) * option.count

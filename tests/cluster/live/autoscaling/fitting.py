@@ -21,7 +21,7 @@ _SCHEDULING = ("NoSchedule", "NoExecute")
 
 @dataclass
 class Room:
-    """A node, or one that is to come, with what is left of it."""
+    """A node, or one on its way, with its free capacity."""
 
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, Any]]
@@ -72,7 +72,7 @@ def room_of(node: Object, pods: Sequence[Object] = ()) -> Room:
 
 
 def requests_of(pod: Object) -> dict[str, Fraction]:
-    """What the containers of a pod ask for together, and the one place that every pod takes."""
+    """The requests of a pod's containers together, and the one slot that every pod takes."""
     total = {"pods": Fraction(1)}
     for container in pod["spec"]["containers"]:
         for name, amount in ((container.get("resources") or {}).get("requests") or {}).items():

@@ -1,4 +1,4 @@
-"""NodePools of Karpenter on the test bed, made by the text of ``spotwright pools command``, and what is wrong with each of them.
+"""NodePools of Karpenter on the test bed, made by the text of ``spotwright pools command``, and the faults of each.
 
 Karpenter's provider is kwok: a NodeClaim becomes a node that KWOK pretends, after the delay of its KWOKNodeClass.
 """
@@ -28,7 +28,7 @@ _ROOT = Path(__file__).parents[4]
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is wrong with a NodePool. ``boot`` is in seconds, ``sold_out`` a capacity type, ``spec`` is laid over its own."""
+    """The faults of a NodePool. ``boot`` is in seconds, ``sold_out`` a capacity type, ``spec`` overrides its own."""
 
     boot: float = BOOT
     sold_out: str = ""
@@ -85,7 +85,7 @@ def node_pools(kube: Kube, folder: Path, config: str, troubles: Mapping[str, Tro
 
 
 def capacity_is_back(kube: Kube, name: str) -> None:
-    """Let a NodePool buy again what was sold out."""
+    """Let a NodePool buy sold-out capacity again."""
     kube.run("annotate", "nodepool", name, f"{_SOLD_OUT}-")
 
 

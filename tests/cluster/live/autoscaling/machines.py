@@ -1,4 +1,4 @@
-"""A cloud of our own for node groups: it makes the machines that an autoscaler orders, or refuses, or lets it wait for ever.
+"""A fake cloud for node groups: it makes the machines that an autoscaler orders, or refuses, or lets it wait forever.
 
 It stands in for AKS, EKS and GKE. A machine is a Node object that KWOK pretends, made when its boot is over. Not modelled:
 preemption, prices, zones, machines that register and break.
@@ -27,7 +27,7 @@ _COMMON = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
 
 @dataclass(frozen=True)
 class Group:
-    """A node group: what its machines are like, and how many there may be."""
+    """A node group: the properties of its machines, and how many there may be."""
 
     name: str
     labels: Mapping[str, str]
@@ -52,10 +52,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Fault:
-    """What a cloud does instead of making a machine at once.
+    """The cloud's behavior instead of making a machine at once.
 
-    ``mode``: "" makes it; ``error`` refuses every order; ``stockout`` takes the order, and the machine reports that there is
-    no capacity; ``silent`` takes the order, and nothing comes. ``boot`` is how long a machine takes, in seconds.
+    ``mode``: "" makes it; ``error`` refuses every order; ``stockout`` takes the order, and the machine reports missing
+    capacity; ``silent`` takes the order, and nothing comes. ``boot`` is a machine's boot time, in seconds.
     """
 
     mode: str = ""
@@ -82,7 +82,7 @@ class RefusedError(Exception):
 
 
 class Cloud:
-    """The machines of all groups. It keeps what was ordered while no autoscaler is there, as real ones do."""
+    """The machines of all groups. It keeps orders while there is no autoscaler, as real ones do."""
 
     def __init__(
         self, api: Requests, groups: Sequence[Group], *, boot: float = 0.0, faults: Mapping[str, Fault] | None = None
@@ -137,7 +137,7 @@ class Cloud:
             del self.groups[group], self._machines[group]
 
     def end(self) -> None:
-        """End all machines, and raise what went wrong."""
+        """End all machines, and raise their errors."""
         self._over.set()
         self._thread.shutdown()
         for group in list(self.groups):

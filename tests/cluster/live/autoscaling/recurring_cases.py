@@ -1,4 +1,4 @@
-"""The situations of autoscaled pools that come up again and again: their groups, their work, and what the cloud does."""
+"""Recurring situations of autoscaled pools: their groups, their work, and the cloud's behavior."""
 
 from __future__ import annotations
 
@@ -142,4 +142,4 @@ SITUATIONS: Mapping[str, Situation] = {
         ),
     )
 }
-"""Those of one cluster each, by name."""
+"""The situations of one cluster each, by name."""

@@ -1,4 +1,4 @@
-"""Plain requests to the API server of the test bed, for what takes the place of a cloud and of an autoscaler."""
+"""Plain requests to the API server of the test bed, for the stand-ins of a cloud and of an autoscaler."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Requests:
         self._context = ssl.create_default_context(cadata=authority)
 
     def send(self, method: str, path: str, body: object = None) -> Object | None:
-        """Send one request, and return the answer; None where there is no such object, or its namespace goes away.
+        """Send one request, and return the answer; None if the object does not exist or its namespace is being deleted.
 
         Other errors are raised.
         """

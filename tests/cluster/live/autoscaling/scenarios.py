@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Play:
-    """A case that is being played: what a deed in the middle can use."""
+    """A case under way: the handles for a deed in the middle."""
 
     kube: Kube
     namespace: str
@@ -54,12 +54,12 @@ class Play:
 
 
 Deed = tuple[float, Callable[[Play], None]]
-"""What is done so many seconds after the work was sent. It holds up the wait, not the record."""
+"""An action so many seconds after the work was sent. It holds up the wait, not the record."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case. Counts by group leave out nodes that were there before."""
+    """The result of a case. Counts by group leave out earlier nodes."""
 
     name: str
     seconds: float | None  # from the sending until all pods ran at once; None if that was not within the time
@@ -103,11 +103,11 @@ def play(
     kubeconfig: Path | None = None,
     group_of: Callable[[Object], str] = group_by_name,
 ) -> Outcome:
-    """Send the work of a case to a namespace of its own, and record what comes of it; the namespace is removed.
+    """Send the work of a case to a separate namespace, and record the result; the namespace is removed.
 
     ``controlled`` puts the controller in front of it, webhook and watcher, with ``options`` of its command line, and as the
     user of ``kubeconfig`` rather than as an admin. ``placed`` says whether the command places the work before it is sent; by
-    default where no webhook does it. ``group_of`` says of which group a node is.
+    default if no webhook does it. ``group_of`` gives the group of a node.
     """
     folder = folder / f"{case.name}-{'with' if controlled else 'without'}-{uuid.uuid4().hex[:4]}"
     by_command = not controlled if placed is None else placed
@@ -143,7 +143,7 @@ def play(
 
 
 def _wait(playing: Play, case: Case, deeds: list[Deed]) -> float | None:
-    """When all pods ran; None if they did not in time. Then nodes that were ordered get the time to come."""
+    """When all pods ran; None if they did not in time. Then ordered nodes get the time to come."""
     timeline, ran = playing.timeline, None
     while ran is None and timeline.now < case.seconds:
         if deeds and deeds[0][0] <= timeline.now:

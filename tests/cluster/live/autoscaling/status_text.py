@@ -18,7 +18,7 @@ __all__ = ["GroupState", "StatusText"]
 
 @dataclass(frozen=True)
 class GroupState:
-    """What the autoscaler knows of a group."""
+    """The autoscaler's knowledge of a group."""
 
     name: str
     target: int

@@ -45,14 +45,14 @@ def played(
     deed: Callable[[Autoscaled, Play], None] = lambda _, __: None,
     at: float = ORDERED,
 ) -> Outcome:
-    """What comes of it with the controller, with a deed when the first node is ordered."""
+    """The result with the controller, with a deed when the first node is ordered."""
     with autoscaled(kube, api, folder, day) as made:
         deeds: list[Deed] = [(at, lambda playing: deed(made, playing))]
         return play(kube, bed, folder, day.case, controlled=True, options=LIMIT, deeds=deeds)
 
 
 def came_on_spot_alone(outcome: Outcome) -> None:
-    """Nobody was evicted, and one node was made."""
+    """There were no evictions, and one node was made."""
     assert outcome.taken_back == 0, outcome.text()
     assert outcome.running == outcome.made == {AKS_SPOT: 1}, outcome.text()
 

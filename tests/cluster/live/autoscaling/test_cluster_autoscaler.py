@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 
 def both(kube: Kube, api: Requests, bed: Settings, folder: Path, situation: Situation) -> tuple[Outcome, Outcome]:
-    """What comes of a situation without the controller, and then with it."""
+    """The result of a situation without the controller, and then with it."""
     outcomes = []
     for controlled in (False, True):
         with autoscaled(kube, api, folder, situation):

@@ -165,7 +165,7 @@ def test_what_is_pinned_moves_as_soon_as_karpenter_has_no_capacity(
 def test_what_is_pinned_stays_while_its_nodes_boot(
     kube: Kube, bed: Settings, require: Require, measured: Measured, tmp_path: Path
 ) -> None:
-    """Karpenter nominates at most ten pods at once, and says nothing of the others."""
+    """Karpenter nominates at most ten pods at once, and does not mention the others."""
     require("nodepools.karpenter.sh")
     pools = {**POOLS, "cpu-spot": pool("spot", 0.07, max_nodes=40)}
     work = [job_of("burst", CPU, 40)]
@@ -229,7 +229,7 @@ def test_a_word_that_is_older_than_the_pod_moves_nobody(
 def test_what_waits_for_a_node_that_was_ordered_and_never_comes_moves_after_the_limit(
     kube: Kube, bed: Settings, require: Require, measured: Measured, tmp_path: Path, kind: str
 ) -> None:
-    """Karpenter stays with the NodePool that it has chosen, so a pod that is open to all of them is moved as well."""
+    """Karpenter keeps to its chosen NodePool, so a pod that is open to all of them is moved as well."""
     require("nodepools.karpenter.sh")
     trouble = Trouble(boot=NEVER)
     scenario = Scenario(

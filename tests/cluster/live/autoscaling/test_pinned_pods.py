@@ -1,4 +1,4 @@
-"""On the test bed: pods that are sent to one pool, because nothing else keeps the order, go by what the autoscaler says."""
+"""On the test bed: pods pinned to one pool, because the autoscaler keeps no order, follow the autoscaler's status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pinned(name: str, pods: int = 1, pending_timeout: str = "10m") -> Situation:
 
 
 def played(kube: Kube, api: Requests, bed: Settings, folder: Path, situation: Situation) -> Outcome:
-    """What comes of it with the controller."""
+    """The result with the controller."""
     with autoscaled(kube, api, folder, situation):
         return play(kube, bed, folder, situation.case, controlled=True, options=LIMIT)
 
@@ -47,7 +47,7 @@ def test_nobody_is_evicted_while_a_node_is_ordered_however_slowly_it_boots(
 def test_a_node_that_another_pod_ordered_is_waited_for_as_well(
     kube: Kube, api: Requests, bed: Settings, tmp_path: Path
 ) -> None:
-    """The autoscaler says nothing of a pod that fits on a node that is on its way; only its status tells that one comes."""
+    """The autoscaler does not mention a pod that fits on a node on its way; only its status shows that one is coming."""
     situation = replace(pinned("two pods on one node", pending_timeout="5s"), boot=12.0)
     small = {"cpu": "1", "memory": "1Gi"}
     case = replace(situation.case, manifests=[job_of("first", small)], pods=2)

@@ -1,4 +1,4 @@
-"""The stand-in of the Cluster Autoscaler without a cluster: its text, its expanders, and what it says against a node."""
+"""The stand-in of the Cluster Autoscaler without a cluster: its text, its expanders, and its reasons against a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster did after work was sent to it, second by second: its pods, its nodes, and what an autoscaler said.
+"""A cluster's timeline after work was sent to it, second by second: its pods, its nodes, and the autoscaler's messages.
 
 Watches are ``kubectl get --raw``, which prints each change as one line.
 """
@@ -19,7 +19,7 @@ __all__ = ["Timeline", "group_by_name"]
 
 _AUTOSCALERS = ("cluster-autoscaler", "karpenter")
 _OF_CLUSTERS = ("kube-system", "default")
-"""Where events of the cluster autoscaler's ConfigMap are, and those of what is in no namespace: NodeClaims, NodePools."""
+"""The namespaces of events of the cluster autoscaler's ConfigMap, and of cluster-wide objects: NodeClaims, NodePools."""
 
 
 def group_by_name(node: Object) -> str:

@@ -1,4 +1,4 @@
-"""Bad days of a controller on a real cluster: what it depends on goes away and comes back, it is killed, certificates change."""
+"""Bad days of a controller on a real cluster: its dependencies fail and return, it is killed, certificates change."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_while_certificates_are_renewed_every_object_is_placed(
 
 
 def a_job(kube: Kube, name: str, namespace: str, script: str) -> Object:
-    """A Job that says nothing of spot."""
+    """A Job without a spot policy."""
     spec = pod_spec(kube.container(script))
     return job(name, namespace, {**spec, "tolerations": [{"operator": "Exists"}]})
 
@@ -181,7 +181,7 @@ def phases(kube: Kube, namespace: str) -> Mapping[str, list[Object]]:
 
 
 def all_ended(controller: Controllers, namespace: str, count: int) -> dict[str, RunState] | None:
-    """The runs of a namespace by the names of their workloads, once so many have ended and none goes on."""
+    """The runs of a namespace by the names of their workloads, once so many have ended and none is active."""
     runs = {name: run for (where, name), run in controller.runs().items() if where == namespace}
     return runs if len(runs) == count and all(run.finished_at is not None for run in runs.values()) else None
 

@@ -1,6 +1,6 @@
-"""What a hostile namespace creates to fill the memory of a controller or the API, by somebody who may create pods and Workflows.
+"""A hostile namespace's attempt to fill the memory of a controller or the API, by a user who may create pods and Workflows.
 
-Its pods wait for ever at a gate, so no node works for them, and no Argo serves its Workflows.
+Its pods wait forever at a gate, so they never run, and no Argo serves its Workflows.
 """
 
 from __future__ import annotations

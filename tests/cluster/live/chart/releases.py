@@ -1,4 +1,4 @@
-"""What tests of releases of the chart share."""
+"""Shared helpers for tests of releases of the chart."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["spotwright"]
 
 
 def spotwright(kube: Kube, *arguments: str) -> Any:
-    """What a command for people prints as JSON."""
+    """The JSON output of a command for people."""
     command = [sys.executable, "-m", "spotwright", *arguments, "--cluster", f"--kubeconfig={kube.kubeconfig}", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -41,7 +41,7 @@ class TeamsRelease:
         self._helm.run("rollback", "spotwright", "-n", self.home)
 
     def wait_until_rolled_out(self) -> None:
-        """Wait until the pods of both processes are those of the newest revision."""
+        """Wait until the pods of both processes belong to the newest revision."""
         for process in PROCESSES:
             command = ("rollout", "status", f"deployment/spotwright-{process}", "-n", self.home)
             self._kube.run(*command, f"--timeout={SOON:.0f}s")
@@ -55,7 +55,7 @@ class TeamsRelease:
         return [each for each in pods if "deletionTimestamp" not in each["metadata"]]
 
     def errors(self, process: str) -> list[str]:
-        """What the pods of a process have logged as errors."""
+        """The errors in the logs of a process's pods."""
         names = [each["metadata"]["name"] for each in self.pods(process)]
         lines = [line for name in names for line in self._kube.run("logs", name, "-n", self.home).splitlines()]
         begun = [number for number, line in enumerate(lines) if " ERROR " in line]
@@ -73,7 +73,7 @@ class TeamsRelease:
         return pod
 
     def left(self) -> list[str]:
-        """All objects with the labels of the release, and what else is in its namespace."""
+        """All objects with the labels of the release, and the other objects in its namespace."""
         kinds = ",".join(self._kube.run("api-resources", "--verbs=list", "-o", "name").split())
         labelled = self._kube.run("get", kinds, "-A", "-l", RELEASE, "-o", "name", "--ignore-not-found").split()
         quiet = ("event", "pod.metrics", "configmap/kube-root-ca.crt", "serviceaccount/default")

@@ -1,4 +1,4 @@
-"""Bad days of an installed chart: etcd stops, an upgrade is taken back, the nodes of the recorder and of a pod go together."""
+"""Bad days of an installed chart: etcd stops, an upgrade is rolled back, the recorder's and a pod's node fail together."""
 
 from __future__ import annotations
 

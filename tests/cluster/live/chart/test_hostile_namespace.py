@@ -68,7 +68,7 @@ def recorded_bytes(kube: Kube, namespace: str) -> int:
 
 
 def memory(release: TeamsRelease, when: str, measured: Measured) -> Iterator[str]:
-    """Note the highest memory of both processes; what is wrong with it."""
+    """Note the highest memory of both processes; return the problems with it."""
     for process in PROCESSES:
         pods = release.pods(process)
         highest = max(map(highest_memory, pods))

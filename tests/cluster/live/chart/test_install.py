@@ -38,13 +38,13 @@ def helm(kube: Kube, bed: Settings) -> Helm:
 
 
 class Release:
-    """A release in a namespace of its own, which serves one team."""
+    """A release in a separate namespace, which serves one team."""
 
     def __init__(self, helm: Helm, kube: Kube, home: str, team: str) -> None:
         self.helm, self.kube, self.home, self.team = helm, kube, home, team
 
     def run(self, *command: str, note: str = "", keep: bool = True) -> str:
-        """What a command of Helm for this release prints. ``note`` changes the pod's template."""
+        """The output of a Helm command for this release. ``note`` changes the pod's template."""
         common = ["-n", self.home, f"--timeout={SOON:.0f}s"]
         if command[0] not in ("install", "upgrade"):
             return self.helm.run(command[0], "spotwright", *command[1:], *common)
@@ -66,7 +66,7 @@ class Release:
 
 @pytest.fixture
 def release(helm: Helm, kube: Kube, namespace: str, tmp_path: Path) -> Iterator[Release]:
-    """A release that is not installed yet, with a volume for its claim; nothing is left of it afterwards."""
+    """A release that is not installed yet, with a volume for its claim; it leaves nothing behind."""
     home = f"spotwright-{uuid.uuid4().hex[:6]}"
     os.chown(tmp_path, USER, USER)
     spec = {
@@ -132,7 +132,7 @@ def runs(kube: Kube, team: str, made: Object) -> bool:
 
 
 class Load(threading.Thread):
-    """Creates pods by dry run, so many a second, until it is told to stop: API servers ask the webhook about each."""
+    """Creates pods by dry run, so many a second, until it is stopped: API servers ask the webhook about each."""
 
     def __init__(self, kubeconfig: Path, team: str) -> None:
         super().__init__(name="load")

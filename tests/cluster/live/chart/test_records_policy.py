@@ -1,4 +1,4 @@
-"""The chart's policy on a real API server: nobody but the controller and who repairs writes records, whatever their roles say."""
+"""The chart's policy on a real API server: only the controller and the repair group write records, whatever the roles allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two replicas of the chart on two nodes, without a volume: where the node of one that records is cut, the other goes on."""
+"""Two replicas of the chart on two nodes, without a volume: if the recording one's node is cut off, the other continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODES = ("n1", "n3")
 
 @pytest.fixture
 def home(helm_for_two: Helm, kube: Kube, namespace: str) -> Iterator[str]:
-    """A release with two replicas, whose store of logs does not answer: nothing but logs waits for it."""
+    """A release with two replicas, whose log store does not answer: only logs wait for it."""
     helm, home = helm_for_two, f"spotwright-{uuid.uuid4().hex[:6]}"
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": RESTRICTED}})
     values = {

@@ -44,7 +44,7 @@ KINDS = ("spotruns", "spottasks", "spotattempts", "spotpools", "spotcounters")
 
 
 class Show:
-    """The whole of it: work, faults, and what is recorded afterwards."""
+    """The whole scenario: work, faults, and the records afterwards."""
 
     def __init__(self, kube: Kube, faults: Faults, release: TeamsRelease, seen: dict[str, Seen]) -> None:
         self.kube, self.faults, self.release, self.seen = kube, faults, release, seen
@@ -189,7 +189,7 @@ def names_of(kube: Kube, kind: str, teams: tuple[str, ...]) -> set[str]:
 
 
 def wrong_ends(show: Show, team: str, runs: dict[str, RunState]) -> Iterator[str]:
-    """What did not end as its policy says, or is recorded otherwise."""
+    """Workloads that did not end as their policy says, or are recorded otherwise."""
     for each in show.work[team]:
         expected = "succeeded" if each.succeeds else "failed"
         ended, run = show.outcome(team, each), runs.get(each.name)
@@ -229,7 +229,7 @@ def wrong_attempts(kube: Kube, team: str, runs: list[RunState], pods: dict[str, 
 
 
 def came_and_went(pod: Object) -> bool:
-    """Whether a pod was deleted on a node of the recorders, whose power was cut: it may have been there while none recorded."""
+    """Whether a pod was deleted on a recorder's node whose power was cut: it may have existed while none recorded."""
     return bool(pod["isGone"]) and pod["spec"].get("nodeName") != f"n{SPOT_NODE}"
 
 
@@ -238,7 +238,7 @@ def is_refusal(pod: Object) -> bool:
 
 
 def wrong_account(account: dict[str, Any], run: RunState, pods: dict[str, Object]) -> Iterator[str]:
-    """What of an account does not add up, or is not what was recorded."""
+    """Parts of an account that do not add up, or differ from the records."""
     costs = account["attempts_by_start"]
     money = math.fsum(each["seconds"] * each["share"] * PRICES[each["pool"]] / 3600 for each in costs)
     whole = account["whole"]["money"]
@@ -265,7 +265,7 @@ def wrong_account(account: dict[str, Any], run: RunState, pods: dict[str, Object
 
 
 def spans_of(pod: Object) -> tuple[float, float]:
-    """Seconds for which the main container of a pod ran and for which the pod lived until then; 0 where its node told no end."""
+    """Seconds for which a pod's main container ran, and for which the pod lived until then; 0 if its node reported no end."""
     for status in pod["status"].get("containerStatuses", []):
         ended = status.get("state", {}).get("terminated", {})
         if (

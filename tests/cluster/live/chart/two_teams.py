@@ -81,7 +81,7 @@ def _workflow(kube: Kube, team: str, name: str, seconds: int) -> Object:
 
 
 def work_of(kube: Kube, team: str) -> list[Work]:
-    """The workloads of one team, each with the wave in which it is created; those of kinds that the cluster has."""
+    """The workloads of one team, each with the wave in which it is created; only of kinds that the cluster has."""
     jobs: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("sleep-5", "sleep 5", {}),
         ("sleep-40", "sleep 40", {}),
@@ -143,7 +143,7 @@ def outcome(kube: Kube, team: str, work: Work) -> str:
 
 
 class Seen:
-    """What a watch of the pods of a namespace has told: the newest state of each, also of those that are gone."""
+    """The states that a watch of a namespace's pods has reported: the newest of each, also of deleted ones."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -19,7 +19,7 @@ _PINNED = "spotwright.dev/attempt"  # of a pod
 
 
 class WholeJobs:
-    """The Jobs of one namespace; :meth:`problems` says what of them was not placed or recorded."""
+    """The Jobs of one namespace; :meth:`problems` lists the ones that were not placed or recorded."""
 
     def __init__(self, kube: Kube, namespace: str) -> None:
         self._kube, self._namespace = kube, namespace
@@ -54,7 +54,7 @@ class WholeJobs:
         return runs_of(self._kube.kubeconfig, namespace=self._namespace)
 
     def problems(self) -> Iterator[str]:
-        """What is wrong."""
+        """The problems."""
         runs = {named.name: run for named, run in self._runs()}
         pods = self._kube.list("pods", self._namespace)
         for name in self.names:

@@ -31,7 +31,7 @@ ALONE = (
     ", on spot alone: the cluster autoscaler reads no preferences, and its ConfigMap cluster-autoscaler-priority-expander is "
     "not there"
 )
-"""What is added to why a pod was admitted for spot, where no interruption has decided about its rung."""
+"""The addition to the reason why a pod was admitted for spot, if no interruption decided its rung."""
 _DONE = {"JobSet": "Completed", "TrainJob": "Complete"}
 _API = {"JobSet": "jobset.x-k8s.io/v1alpha2", "TrainJob": "trainer.kubeflow.org/v1alpha1"}
 
@@ -100,7 +100,7 @@ def why(made: Object) -> str:
 
 
 def logs(kube: Kube, made: Object) -> str:
-    """What a pod's code has written."""
+    """The output of a pod's code."""
     meta, (container,) = made["metadata"], made["spec"]["containers"]
     return kube.run("logs", "-n", meta["namespace"], meta["name"], "-c", container["name"])
 

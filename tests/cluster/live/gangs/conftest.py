@@ -31,20 +31,20 @@ CONFIGURATION = {
 
 
 class Taken(NamedTuple):
-    """What a fault has cost: steps that were done and are done again, and the seconds from the fault to the first step after."""
+    """The cost of a fault: steps that are done again, and the seconds from the fault to the first step after."""
 
     steps: int
     seconds: float
 
 
 Compared = Callable[[str, str, Taken], None]
-"""Notes what a fault has cost a training that is kept in some way: the table of all stands at the end of the suite."""
+"""Notes the cost of a fault for a training, by its way of saving: the table of all is shown at the end of the suite."""
 
 _COSTS = pytest.StashKey[dict[str, dict[str, Taken]]]()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show what faults have cost, in a row for each fault and a column for each way to keep a training."""
+    """Show the cost of faults, in a row for each fault and a column for each way of saving."""
     costs = config.stash.get(_COSTS, {})
     if not costs:
         return
@@ -58,7 +58,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def compared(pytestconfig: pytest.Config) -> Compared:
-    """Notes what a fault has cost for the end of the suite."""
+    """Notes the cost of a fault for the end of the suite."""
     costs = pytestconfig.stash.setdefault(_COSTS, {})
 
     def note(fault: str, way: str, taken: Taken) -> None:

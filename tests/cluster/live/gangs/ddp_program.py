@@ -23,7 +23,7 @@ STEP, SAVED_EVERY = (float(argument) for argument in sys.argv[3:])  # seconds
 
 
 def meet(folder: Path) -> None:
-    """Make the process group. Its ranks find the first one by a file, as the test bed has no DNS; those of torchrun know it."""
+    """Create the process group. Its ranks find the first one by a file, as the test bed has no DNS; those of torchrun know it."""
     if dist.is_torchelastic_launched():
         dist.init_process_group("gloo")
         return

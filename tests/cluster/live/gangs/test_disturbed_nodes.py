@@ -1,6 +1,6 @@
-"""On the test bed: one node of a gang is tainted, or taken after a notice; the gang restarts once, for one cause.
+"""On the test bed: a gang's node is tainted, or reclaimed after a notice; the gang restarts once, for one cause.
 
-Its code saves on SIGTERM, so that every pod goes on at the step in hand, also those whose node nothing happened to.
+Its code saves on SIGTERM, so that every pod resumes at the current step, also the pods on undisturbed nodes.
 """
 
 from __future__ import annotations

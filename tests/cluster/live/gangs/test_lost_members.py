@@ -46,7 +46,7 @@ sleep 3600
 
 @pytest.fixture
 def in_service(kube: Kube, faults: Faults) -> Iterator[Faults]:
-    """Faults of nodes; the taint that says that a machine is gone is taken off after the test."""
+    """Faults of nodes; the taint that says that a machine is gone is removed after the test."""
     yield faults
     for node in kube.list("nodes"):
         if any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints") or ()):

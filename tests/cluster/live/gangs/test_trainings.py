@@ -132,7 +132,7 @@ def steps(saves: Path, restart: int) -> list[tuple[float, int]]:
 
 
 def cut_power(site: Site, node: int) -> None:
-    """End a node at once. When Kubernetes has missed it, the provider says that it is gone, without which nothing replaces it."""
+    """Kill a node at once. When Kubernetes notices, the provider reports it as gone, without which it is not replaced."""
     site.faults.cut_power(node)
     site.kube.wait(lambda: not has_condition(site.kube.get("node", f"n{node}"), "Ready"), "the node is missed", 120)
     site.faults.delete(node)

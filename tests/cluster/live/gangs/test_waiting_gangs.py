@@ -1,7 +1,7 @@
-"""On the test bed: a gang that waits in vain is moved as a whole, also where some of its pods run already.
+"""On the test bed: a gang that gets no node is moved as a whole, even if some of its pods already run.
 
-Its pool is then left out, for all pods of gangs that come later too, and tried again; the pauses grow. In these tests the first
-pause is short, so that they see its end.
+Its pool is then skipped, for all pods of later gangs too, and tried again; the pauses grow. In these tests the first pause is
+short, so that they see its end.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_a_gang_of_which_only_some_pods_find_room_is_moved_as_a_whole(
         measured(f"{kind} of {pods} pods with room for one: until all are made again", time.monotonic() - decided)
         kube.wait(lambda: is_done(kube, kind, namespace), "it has completed", MOVED)
         assert {rung(each) for each in second} == {"system"}
-        assert {why(each) for each in second} == {"attempt 1 had no node, and none was on its way"}
+        assert {why(each) for each in second} == {"attempt 1 got no node, and none was on its way"}
         run = recorded(kube, leader)
         assert charged(run) == [Cause.UNSCHEDULABLE, Cause.SUCCEEDED]
         assert {task.spent for task in run.tasks.values()} == {BudgetUse()}

@@ -1,4 +1,4 @@
-"""The table of what every kind of workload survives, without Spotwright, placed as a file, and under the controller."""
+"""The table of the events that every kind of workload survives: without Spotwright, placed as a file, and with the controller."""
 
 from __future__ import annotations
 

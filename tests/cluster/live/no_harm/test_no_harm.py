@@ -1,7 +1,7 @@
-"""On the test bed: whatever ends well without Spotwright after an event ends well with it, and is not held up longer.
+"""On the test bed: a workload that survives an event without Spotwright survives it with Spotwright, and no later.
 
 Each event strikes the same workloads in three namespaces at once: as their users wrote them, placed by ``spotwright place`` on
-the file, and under the controller. They share the node that is struck, so what differs is Spotwright.
+the file, and under the controller. They share the struck node, so the only difference is Spotwright.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SLACK = 30.0  # seconds that a workload may end later than without Spotwright: p
 
 
 class Scene(NamedTuple):
-    """What an event strikes: the namespaces by the way in which their workloads run, and what can be done to nodes."""
+    """The target of an event: the namespaces by the way in which their workloads run, and the faults of nodes."""
 
     kube: Kube
     faults: Faults
@@ -87,14 +87,14 @@ def reboot(scene: Scene) -> None:
 
 
 def reboot_anew(scene: Scene) -> None:
-    """The Node object goes between the power cut and the boot."""
+    """The Node object is deleted between the power cut and the boot."""
     scene.faults.cut_power(STRUCK)
     scene.faults.delete(STRUCK)
     scene.faults.restore(STRUCK)
 
 
 def silence(scene: Scene) -> None:
-    """The machine says nothing for minutes, its Node object stays, and then it boots."""
+    """The machine is silent for minutes, its Node object stays, and then it boots."""
     scene.faults.cut_power(STRUCK)
     time.sleep(SILENCE)
     scene.faults.restore(STRUCK)
@@ -133,7 +133,7 @@ def suspend(scene: Scene) -> None:
 
 
 def cut_while_away(scene: Scene) -> None:
-    """The controller answers nothing from before the loss until half a minute after it."""
+    """The controller does not answer from before the loss until half a minute after it."""
     with stopped(scene.leader):
         cut(scene)
         time.sleep(30)
@@ -219,15 +219,15 @@ def test_what_ends_well_without_spotwright_ends_well_with_it(
 
 
 def waits(way: str, event: Callable[[Scene], object]) -> bool:
-    """Whether nobody tells Kubernetes that pods on a silent node have failed, so that their successors wait for its collector."""
+    """Whether Kubernetes is not told that pods on a silent node failed, so that their successors wait for its collector."""
     return way == FILE or (way == CONTROLLER and event is cut_while_away)
 
 
 def is_worse(kind: str, ours: Outcome, alone: Outcome, slack: float) -> bool:
-    """Whether a workload failed, hangs or ended later than by ``slack`` seconds, which ended well without Spotwright.
+    """Whether a workload failed, hung or ended later than by ``slack`` seconds, although it ended well without Spotwright.
 
-    The time of a Workflow says nothing: Argo 3.7.3 waits minutes for the WorkflowTaskResult of a pod whose node restarted, or
-    none at all, in every way of running it alike.
+    The time of a Workflow does not count: Argo 3.7.3 waits minutes for the WorkflowTaskResult of a pod whose node restarted,
+    or none at all, however it runs.
     """
     is_late = kind != "workflow" and ours.seconds > alone.seconds + slack
     return bool(alone.well) and (not ours.well or is_late)

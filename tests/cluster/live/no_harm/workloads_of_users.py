@@ -56,7 +56,7 @@ touch $me.done
 
 
 class Program(NamedTuple):
-    """What the pods run: the first ``errors`` attempts of a workload's first pod work briefly and exit with 3."""
+    """The pods' script: the first ``errors`` attempts of a workload's first pod work briefly and exit with 3."""
 
     errors: int = 0
 
@@ -66,7 +66,7 @@ class Program(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a workload ended: well or not, None while it goes on; and the seconds from the event to its end."""
+    """How a workload ended: well or not, None while it is active; and the seconds from the event to its end."""
 
     well: bool | None
     seconds: float
@@ -175,7 +175,7 @@ _WELL = {"Job": "Complete", "JobSet": "Completed", "TrainJob": "Complete"}
 
 
 def make(kube: Kube, kind: str, namespace: str, program: Program) -> list[Object]:
-    """The objects of a workload, which has the name of its kind; none where the cluster lacks the kind."""
+    """The objects of a workload, which has the name of its kind; empty if the cluster lacks the kind."""
     crd = _CRDS.get(kind)
     return [] if crd is not None and kube.lacks(crd) else _MAKERS[kind](kube, namespace, program)
 
@@ -203,7 +203,7 @@ def outcomes(kube: Kube, kinds: Sequence[str], namespace: str, since: float) -> 
 
 
 def _ended_well(made: Sequence[Object]) -> bool | None:
-    """Whether the object of a workload ended well; None while it goes on. A TrainJob has a JobSet of the same name."""
+    """Whether the object of a workload ended well; None while it is active. A TrainJob has a JobSet of the same name."""
     for each in made:
         if each["kind"] == "Workflow":
             return {"Succeeded": True, "Failed": False, "Error": False}.get(

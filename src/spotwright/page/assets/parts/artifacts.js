@@ -74,19 +74,19 @@ function Curve({ name, curve, points }) {
   </figure>`;
 }
 
-// The frame has no rights: no script, no form, no address of this page. The server gives it a policy of its own as well.
+// The frame has no rights: no script, no form, which has no address on this page. The server also gives it its own policy.
 const Frame = ({ artifact, address }) => html`<iframe class="report" sandbox="" referrerpolicy="no-referrer" loading="lazy" title=${`${artifact.name}, made by the task`} src=${address}></iframe>`;
 
 const Picture = ({ artifact, address }) => html`<img class="picture" src=${address} alt=${`${artifact.name}, made by the task`} loading="lazy" />`;
 
-const Text = ({ artifact }) => html`<pre class="text" tabindex="0">${artifact.text}</pre>${artifact.cut && html`<p class="note">This is its beginning.</p>`}`;
+const Text = ({ artifact }) => html`<pre class="text" tabindex="0">${artifact.text}</pre>${artifact.cut && html`<p class="note">Only its beginning is shown.</p>`}`;
 
 function Cells({ artifact }) {
   const hasHead = artifact.header.some(Boolean);
   return html`<div class="scroll cells" tabindex="0" role="region" aria-label=${`Table ${artifact.name}`}><table class="plain">
     ${hasHead && html`<thead><tr>${artifact.header.map((each, index) => html`<th scope="col" key=${index}>${each}</th>`)}</tr></thead>`}
     <tbody>${artifact.rows.map((row, index) => html`<tr key=${index}>${row.map((each, at) => html`<td key=${at}>${each}</td>`)}</tr>`)}</tbody>
-  </table></div>${artifact.cut && html`<p class="note">These are its first ${count(artifact.rows.length)} rows and ${count(artifact.header.length)} columns.</p>`}`;
+  </table></div>${artifact.cut && html`<p class="note">Only its first ${count(artifact.rows.length)} rows and ${count(artifact.header.length)} columns are shown.</p>`}`;
 }
 
 function Files({ artifact }) {

@@ -295,7 +295,7 @@ function Axis({ view, label, now, marks, isDriven }) {
   </svg></div>`;
 }
 
-// What lies behind all lanes: grid lines, the times in which nobody drove the run, the planned end, now and the deadline.
+// What lies behind all lanes: grid lines, the times in which the run had no engine, the planned end, now and the deadline.
 function Ground({ view, label, now, marks, bands, isDriven }) {
   const x = (at) => Math.max(-2, Math.min(view.width + 2, (at - view.from) * view.scale));
   const span = (from, until) => ({ x: x(from), width: Math.max(0, x(until) - x(from)) });
@@ -326,7 +326,7 @@ export function Legend({ causes, has }) {
     ${sample("area-on-demand", "on demand", html`<path class="m-area" d="M2 22V12H8V6H16V10H22V16H26V22Z" />`)}
     ${sample("taken", "interruptions", html`<path class="m-taken" d="M6 0V5M14 0V5M18 0V5" />`, has.taken)}
     ${sample("left-out", "pool is left out", html`<rect class="m-left-out" x="2" y="0" width="24" height="24" fill="url(#hatch-left-out)" />`, has.left_out)}
-    ${sample("undriven", "nobody drove the run", html`<rect class="m-undriven" x="2" y="0" width="24" height="24" />`, has.undriven)}
+    ${sample("undriven", "run without an engine", html`<rect class="m-undriven" x="2" y="0" width="24" height="24" />`, has.undriven)}
     ${sample("planned", "planned end, 10 to 90%", html`<rect class="m-planned" x="2" y="0" width="24" height="24" />`, has.planned)}
   </ul>`;
 }

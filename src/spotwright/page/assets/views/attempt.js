@@ -21,7 +21,7 @@ export function Attempt({ run }) {
   const row = tasks.path.indexOf(task);
   const attempts = row < 0 ? 0 : tasks.attempts[row];
   const n = params.get("n") || String(attempts || "");
-  if (!task) return html`<${Problem} error=${new Error("The address names no task: open an attempt from its task.")} />`;
+  if (!task) return html`<${Problem} error=${new Error("The address does not name a task: open an attempt from its task.")} />`;
   if (row >= 0 && !attempts) return html`<${NotYet} run=${run} task=${task} row=${row} />`;
   return html`<${One} key=${`${task} ${n}`} run=${run} task=${task} n=${n} of=${attempts} />`;
 }
@@ -109,7 +109,7 @@ function One({ run, task, n, of }) {
     <h3 class="log-title">Log</h3>
     ${answer.log
       ? html`<${LogOf} run=${run} task=${task} n=${String(attempt.number)} tall=${false} />`
-      : html`<p class="note">${attempt.ended_at === null ? "It has no node yet, so it has printed nothing." : "It has no log here."}</p>`}
+      : html`<p class="note">${attempt.ended_at === null ? "It has no node yet, so its log is empty." : "It has no log here."}</p>`}
   </section>`;
 }
 
@@ -252,8 +252,8 @@ function Measures({ answer, run, since }) {
     ["cost", attempt.cost === null ? "" : amount(attempt.cost, currency)],
   ].filter(([, value]) => value);
   return html`<h3>Measures</h3>
-    ${facts.length === 0 && html`<p class="note">It has reported nothing yet.</p>`}
+    ${facts.length === 0 && html`<p class="note">It has not reported anything yet.</p>`}
     <dl class="facts">${facts.map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}</dl>
-    ${measured.outputs_missing.length > 0 && html`<p>Outputs that it did not write: ${measured.outputs_missing.join(", ")}</p>`}
+    ${measured.outputs_missing.length > 0 && html`<p>Missing outputs: ${measured.outputs_missing.join(", ")}</p>`}
     ${measured.last_line && html`<p>Last line of its log:</p><pre class="last-line" tabindex="0">${measured.last_line}</pre>`}`;
 }

@@ -28,13 +28,13 @@ export function Graph({ run }) {
       index === answer.path.length - 1
         ? html`<span key=${step.id} aria-current="location">${step.name}</span>`
         : html`<a key=${step.id} href=${href("graph", run.name, { scope: step.id })}>${step.name}</a><span aria-hidden="true"> › </span>`)}</nav>
-    ${isTable && answer.as === "table" && html`<p class="note">${count(answer.of)} tasks are too many to draw: they are listed. <a href=${href("tasks", run.name)}>All tasks of the run</a></p>`}
+    ${isTable && answer.as === "table" && html`<p class="note">${count(answer.of)} tasks are too many to draw, so this is a list. <a href=${href("tasks", run.name)}>All tasks of the run</a></p>`}
     ${answer.of > answer.nodes.length && html`<nav class="pages" aria-label="Pages of the list">
       ${answer.first > 0 && html`<a href=${href("graph", run.name, { scope, first: Math.max(0, answer.first - PAGE) || "" })}>Previous</a>`}
       <span>${count(answer.first + 1)} to ${count(answer.first + answer.nodes.length)} of ${count(answer.of)}</span>
       ${answer.first + answer.nodes.length < answer.of && html`<a href=${href("graph", run.name, { scope, first: answer.first + answer.nodes.length })}>Next</a>`}
     </nav>`}
-    ${!answer.nodes.length ? html`<${Empty}><p>Nothing is known of this part yet.</p><//>` : isTable ? html`<${List} run=${run} answer=${answer} currency=${currency} />` : html`<${Picture} run=${run} answer=${answer} currency=${currency} />`}
+    ${!answer.nodes.length ? html`<${Empty}><p>This part has not started yet.</p><//>` : isTable ? html`<${List} run=${run} answer=${answer} currency=${currency} />` : html`<${Picture} run=${run} answer=${answer} currency=${currency} />`}
   </section>`;
 }
 

@@ -30,7 +30,7 @@ export function LogView({ run }) {
   const task = params.get("task") ?? "";
   const n = params.get("n") ?? "";
   const environment = params.get("environment") ?? "";
-  if (!task) return html`<${Problem} error=${new Error("The address names no task: open a log from its task.")} />`;
+  if (!task) return html`<${Problem} error=${new Error("The address does not name a task: open a log from its task.")} />`;
   const row = run.tasks.value.path.indexOf(task);
   const attempts = row < 0 ? 0 : run.tasks.value.attempts[row];
   run.tasks.value.version.value; // a new attempt has a new log

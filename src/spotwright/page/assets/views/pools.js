@@ -12,7 +12,7 @@ export function Pools() {
     ${error && html`<${Problem} error=${error} retry=${retry} />`}
     ${!answer && !error && html`<${Loading} what="pools" />`}
     ${answer && !pools.length && html`<${Empty}><p>No run used a pool within a day.</p><p>The pools of the configuration: <code>spotwright pools</code></p><//>`}
-    ${pools.length > 0 && html`<p class="note">Runs since <span title=${moment(answer.since)}>${dateTime(answer.since)}</span>. A run on this machine uses simulated pools of its own.</p>
+    ${pools.length > 0 && html`<p class="note">Runs since <span title=${moment(answer.since)}>${dateTime(answer.since)}</span>. Each run on this machine has its own simulated pools.</p>
     <div class="scroll" tabindex="0" role="region" aria-label="Pools"><table class="plain"><thead><tr><th>Pool</th><th>Capacity</th><th class="number">Node hour</th><th class="number">Runs</th><th>Nodes now</th><th class="number">Attempts</th><th class="number">Running</th><th class="number">Interruptions</th><th class="number">an hour</th><th class="number">Mean boot</th><th>Left out</th><th>Waiting for it</th></tr></thead>
     <tbody>${pools.map((pool) => html`<tr key=${pool.name}><td>${pool.name}</td><td>${pool.capacity}</td>
       <td class="number">${pool.price === null ? "no price" : money(pool.price, pool.currency)}</td><td class="number">${count(pool.runs)}</td>

@@ -13,7 +13,7 @@ export function Rehearsals() {
     ${name && html`<p><a href=${href("rehearsals")}>All rehearsals</a></p>`}
     ${error && html`<${Problem} error=${error} retry=${retry} />`}
     ${!answer && !error && html`<${Loading} what="rehearsals" />`}
-    ${answer && !name && !found.length && html`<${Empty}><p>Nothing was rehearsed here yet. To see whether a step survives an interruption:</p>
+    ${answer && !name && !found.length && html`<${Empty}><p>No rehearsals here yet. To see whether a step survives an interruption:</p>
       <${Command} text="spotwright rehearse pipeline.py --task train" /><//>`}
     ${!name && found.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Rehearsals"><table class="plain">
       <thead><tr><th>Rehearsal</th><th>Ended</th><th>Verdicts</th></tr></thead>

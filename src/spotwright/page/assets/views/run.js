@@ -54,7 +54,7 @@ export function RunPage() {
     )}</nav>
     <span key=${viewName(view)} class="unseen" tabindex="-1" ref=${begin}>${viewName(view)}</span>
     ${error && html`<${Problem} error=${error} retry=${() => run.load()} />`}
-    ${run.quiet.value && run.driven.value && html`<p class="problem" role="status">The connection to the server is interrupted; what is shown may be old.</p>`}
+    ${run.quiet.value && run.driven.value && html`<p class="problem" role="status">Connection to the server lost; the page may be out of date.</p>`}
     ${isReady && Part ? html`<${Part} run=${run} />` : html`<${Loading} what=${view} />`}
   </main>`;
 }
@@ -117,7 +117,7 @@ function Head({ run }) {
     ["saved", summary.saved ? span((each) => money(each, summary.currency), summary.saved) : ""],
   ].filter(([, value]) => value);
   return html`<header class="head">
-    <h1>${summary.run} <${Status} status=${summary.status} />${summary.status === "running" && !head.driven ? html` <span class="note">nobody drives it now</span>` : ""}</h1>
+    <h1>${summary.run} <${Status} status=${summary.status} />${summary.status === "running" && !head.driven ? html` <span class="note">its engine is not running</span>` : ""}</h1>
     ${!head.driven && ["running", "stopped"].includes(summary.status) && head.commands.resume && html`<${Command} label="go on" text=${head.commands.resume} />`}
     <p class="sub">${summary.pipeline}${summary.namespace ? ` in ${summary.namespace}` : ""}${summary.why ? html`: <span class="why">${summary.why}</span>` : ""}</p>
     <dl class="facts">${facts.map(([term, value, title]) => html`<div key=${term}><dt>${term}</dt><dd title=${title}>${value}</dd></div>`)}</dl>
