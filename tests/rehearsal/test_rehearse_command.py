@@ -166,6 +166,8 @@ def test_a_command_that_does_not_exist_fails_undisturbed(project: Project) -> No
         (("--output", ".", "--", "true"), "--output .: expected a path inside the working folder"),
         (("--interruptions", "0", "--", "true"), "--interruptions 0: expected a number from 1"),
         (("--tolerance", "-1", "--", "true"), "--tolerance -1: expected a number from 0"),
+        (("--tolerance", "inf", "--", "true"), "--tolerance inf: expected a number from 0"),
+        (("--seed", "-1", "--", "true"), "--seed -1: expected a number from 0"),
         (("--notice", "0s", "--", "true"), "--notice 0s: expected a duration above 0"),
         (("--compare", "nothing", "--", "true"), "--compare nothing: expected module:function"),
         (("none.py",), "none.py: there is no such file"),

@@ -70,6 +70,7 @@ def test_the_last_point_with_notice_leaves_time_for_the_work_after_it_and_for_wh
     timing = TrialTiming(20.0, notice=4.0, phase=WorkPhase(10.0, 19.0, SeenBy.PROGRESS))
 
     assert timing.environment["SPOTWRIGHT_INTERRUPT_EVERY"] == "9"  # or the saves of a short training would not pay
+    assert timing.environment["SPOTWRIGHT_SAVE_WITHIN"] == "0.9"
 
     assert timing.before_end(0.5) == pytest.approx(1 - 1 / 9)  # of 2 s the step needs 1 s after its last step
 

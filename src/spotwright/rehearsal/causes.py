@@ -103,7 +103,8 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     if trial.tracing_failure:
         return ""
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
-    found = (_lock_left(outcome, before, activity) or _torn(before, loaded, step) for before in interrupted)
+    placed = {PurePath(each.path).name for before in interrupted for each in before if each.call is FileCall.RENAME}
+    found = (_lock_left(outcome, before, activity) or _torn(before, loaded, placed, step) for before in interrupted)
     return next(filter(None, found), _missing_state(outcome) if _loads_all(outcome) else "")
 
 
@@ -288,8 +289,13 @@ def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity:
     return ""
 
 
-def _torn(before: Sequence[FileOperation], loaded: Collection[str], step: StepReport) -> str:
-    """Describe what the last operations left incomplete and a later attempt read: a file, a folder or several files."""
+def _torn(
+    before: Sequence[FileOperation], loaded: Collection[str], placed: set[str], step: StepReport
+) -> str:
+    """Describe what the last operations left incomplete and a later attempt read: a file, a folder or several files.
+
+    ``placed`` are the names of the files that the interrupted attempts put in place.
+    """
     if not before:
         return ""
     last, activity = before[-1], step.activity
@@ -305,7 +311,8 @@ def _torn(before: Sequence[FileOperation], loaded: Collection[str], step: StepRe
     if last.call in (FileCall.OPEN, FileCall.WRITE) and last.path in loaded and _is_final_name(last.path, activity):
         return f"{last.path} is written in place: write a new file beside it, and rename it when it is complete"
     together = _together(last, activity)
-    if together and {PurePath(path).name for path in loaded}.issuperset(together):
+    there = placed & set(together)  # all but those of a first save that was cut
+    if there and {PurePath(path).name for path in loaded} >= there:
         return f"{' and '.join(together)} belong together, and are replaced one after the other: save both in one file"
     return ""
 

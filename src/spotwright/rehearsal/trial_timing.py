@@ -50,8 +50,17 @@ class TrialTiming:
     def environment(self) -> dict[str, str]:
         """Variables for code that adapts its saves: one node is reclaimed while it is at work, possibly without notice.
 
-        If the rate covered all of the time, no save would pay in a training that imports for ten seconds and works for one.
+        If the rate covered all of the time, no save would pay in a training that imports for ten seconds and works for one. The
+        work of a rehearsal is short and a busy machine makes saves slow: where they do not pay either, each life still has some.
         """
         if not self.undisturbed:
             return {}
-        return {"SPOTWRIGHT_INTERRUPT_EVERY": f"{self.work.seconds or self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}
+        work = self.work.seconds or self.undisturbed
+        return {
+            "SPOTWRIGHT_INTERRUPT_EVERY": f"{work:g}",
+            "SPOTWRIGHT_NOTICE": "0",
+            "SPOTWRIGHT_SAVE_WITHIN": f"{_SAVE_WITHIN * work:g}",
+        }
+
+
+_SAVE_WITHIN = 0.1  # of the work: several saves in a life of a third of it, also where the machine is half as busy
