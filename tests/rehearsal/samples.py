@@ -54,6 +54,7 @@ SAMPLES = {
         SampleStep(steps.leaves_half, Verdict.UNSAFE, cause="exit code 0"),
         SampleStep(steps.leaves_half_and_saves, Verdict.UNSAFE),
         SampleStep(steps.forgets_the_seed, Verdict.UNSAFE, cause="not in the save"),
+        SampleStep(steps.seeds_again, Verdict.UNSAFE, cause="with random.getstate and setstate"),
         SampleStep(steps.waits_for_a_lock, Verdict.NEVER_FINISHES, cause="lock of the interrupted attempt"),
         SampleStep(steps.restores_for_ever, Verdict.NEVER_FINISHES),
     )

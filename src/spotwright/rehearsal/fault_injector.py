@@ -198,10 +198,9 @@ class FaultInjector:
         env = {**order.env, **(self._timing.environment if self._timing is not None else {})}
         if self._ranks:
             env |= {"SPOTWRIGHT_NOTICE_FILE": notice_pattern(order.directory), "SPOTWRIGHT_NOTICE_URL": ""}
-        if self._passes_on_sigterm:  # a command, whose processes are executed anew
-            env |= recording_environment(Path(order.directory), env)
-            if not self._ranks:  # ranks outlive a launcher that is killed alone only outside a container
-                env["SPOTWRIGHT_NO_PID_NAMESPACE"] = str(Path(order.directory, NOT_PROCESS_1))
+        env |= recording_environment(Path(order.directory), env, is_command=self._passes_on_sigterm)
+        if self._passes_on_sigterm and not self._ranks:  # ranks outlive a killed launcher only outside a container
+            env["SPOTWRIGHT_NO_PID_NAMESPACE"] = str(Path(order.directory, NOT_PROCESS_1))
         if not self._has_variables:
             env = {name: value for name, value in env.items() if name in _OF_THE_ATTEMPT or not name.startswith(_OURS)}
             shutil.rmtree(Path(order.directory, WORK, _DEFAULT_FOLDER), ignore_errors=True)  # from an earlier run here
