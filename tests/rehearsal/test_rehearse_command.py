@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,6 +17,11 @@ from scripts.make_reference import json_page
 from tests.e2e.project import Done, Project, RunningCommand, eventually
 from tests.rehearsal.conftest import pipeline_of
 from tests.rehearsal.sample_steps import by_hand, torn
+
+from spotwright.errors import StateError
+from spotwright.kfp.commands import compiled_command
+from spotwright.rehearsal import session
+from spotwright.rehearsal.session import RehearsalOptions
 
 SAVES_IN_PLACE = """
 import json, os, pathlib, time
@@ -130,6 +137,34 @@ def test_what_is_kept_is_state_and_no_output_unless_it_is_named_as_one(project: 
     states, named = (of_command(project, code, "--keep", "kept", *more) for more in ((), ("--output", "kept/rows.csv")))
 
     assert (states["verdict"], named["verdict"]) == ("safe and resumes", "not safe")
+
+
+class _RefusesMaps:
+    """A C library of a kernel that makes user namespaces, and lets nobody write their maps."""
+
+    def unshare(self, flags: int) -> int:
+        return 0 if flags & 0x10000000 else -1
+
+
+def test_a_command_runs_where_the_kernel_makes_a_user_namespace_and_refuses_its_maps(tmp_path: Path) -> None:
+    container = compiled_command(["true"], ()).ir["deploymentSpec"]["executors"]["exec-command"]["container"]
+    code = f"import ctypes\n{inspect.getsource(_RefusesMaps)}\nctypes.CDLL = lambda *_, **__: _RefusesMaps()\n"
+    env = {**os.environ, "SPOTWRIGHT_NO_PID_NAMESPACE": str(tmp_path / "refused")}
+
+    subprocess.run([sys.executable, "-c", f"{code}{container['command'][3]}\ncommand()"], env=env, check=True)
+
+    assert (tmp_path / "refused").read_text() == "Operation not permitted"
+
+
+def test_a_full_disk_leaves_nothing_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fill(*_: object, **__: object) -> NoReturn:
+        raise StateError("journal.db: the disk is full")
+
+    monkeypatch.setattr(session, "rehearse_steps", fill)
+    with pytest.raises(StateError, match="disk is full"):
+        session.run_rehearsal(RehearsalOptions(command=("true",), folder=tmp_path, state=tmp_path / "state"), print)
+
+    assert not list((tmp_path / "state" / "rehearsals").iterdir())
 
 
 @pytest.mark.long

@@ -217,6 +217,7 @@ class StepRehearsal:
 
     def _over_budget(self) -> StepReport:
         """The report on a step whose first execution took longer than the budget."""
+        self._first.remove_files()
         attempts = self._first.executed.get(self._task, ())
         progress = attempts[-1].progress if attempts else None
         return StepReport(self._task, (), not_comparable=TrialBudget(self._settings.budget).given_up(progress))
