@@ -289,9 +289,7 @@ def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity:
     return ""
 
 
-def _torn(
-    before: Sequence[FileOperation], loaded: Collection[str], placed: set[str], step: StepReport
-) -> str:
+def _torn(before: Sequence[FileOperation], loaded: Collection[str], placed: set[str], step: StepReport) -> str:
     """Describe what the last operations left incomplete and a later attempt read: a file, a folder or several files.
 
     ``placed`` are the names of the files that the interrupted attempts put in place.

@@ -142,7 +142,9 @@ class SyscallTracer(threading.Thread):
         with self._look:
             processes = process_tree(self._main) if self._main else ()
             delays = {thread: _thread_delay(thread) for each in processes for thread in _threads(each)}
-            self._waited += max((delay - self._delays.get(thread, 0.0) for thread, delay in delays.items()), default=0.0)
+            self._waited += max(
+                (delay - self._delays.get(thread, 0.0) for thread, delay in delays.items()), default=0.0
+            )
             self._delays = delays
             return max(self._own_delay() - self._own_before, self._held) + self._waited
 

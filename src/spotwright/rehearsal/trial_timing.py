@@ -43,8 +43,9 @@ class TrialTiming:
         """The share of the work after which this share of the notice suffices for the rest of the step."""
         if self.work.seconds <= 0:
             return 1.0
-        left = share * min(self.notice, self.undisturbed) - (self.undisturbed - self.work.end)
-        return min(1.0, max(0.0, 1.0 - left / self.work.seconds))
+        stretch = self.own.seconds / self.work.seconds if self.own is not None else 1.0  # waits count in neither
+        left = share * min(self.notice, self.undisturbed) - stretch * (self.undisturbed - self.work.end)
+        return min(1.0, max(0.0, 1.0 - left / (stretch * self.work.seconds)))
 
     @property
     def environment(self) -> dict[str, str]:

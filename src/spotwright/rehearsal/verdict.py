@@ -2,10 +2,10 @@
 
 *Not safe*: an interruption changed an output, lost every save, or the step failed after one; or the library itself changed an
 output. *Never finishes*: left alone after an interruption, the step takes many times its undisturbed time. *Undecided*: no
-output could be compared, the work is too short, or too few trials were interrupted while the step was at work. Every other step is safe, and its lives
-decide whether it resumes (:mod:`spotwright.rehearsal.lives`): it *resumes* if it ends although no attempt lives long enough to
-do all of the work, *resumes only with a notice* if it does so only where each interruption had one, *goes back* if its lives
-keep a part but get no further, and *starts over* if they keep no work.
+output could be compared, the work is too short, or too few trials were interrupted while the step was at work. Every other step
+is safe, and its lives decide whether it resumes (:mod:`spotwright.rehearsal.lives`): it *resumes* if it ends although no attempt
+lives long enough to do all of the work, *resumes only with a notice* if it does so only where each interruption had one, *goes
+back* if its lives keep a part but get no further, and *starts over* if they keep no work.
 
 What a step saves and loads explains a verdict, but never makes the step resume. An attempt that loads an older save than the
 newest whole one makes it *go back*. A step whose lives end and that redoes more than three quarters of the interrupted work
