@@ -103,7 +103,7 @@ USER_STEPS = {
         SampleStep(processes.background_writer_mutable, Verdict.UNSAFE, cause=_IN_PLACE),
         SampleStep(processes.shards_in_place, Verdict.UNSAFE, cause=_IN_PLACE),
         SampleStep(processes.shards_renamed, Verdict.RESUMES),
-        SampleStep(processes.writes_at_exit, Verdict.STARTS_OVER, cause="only when it comes to its end"),
+        SampleStep(processes.writes_at_exit, Verdict.STARTS_OVER, cause="it saves only at its end"),
         SampleStep(processes.ignores_sigterm_and_saves_nothing, Verdict.STARTS_OVER, cause="SIGTERM is ignored"),
         SampleStep(processes.blocks_sigterm_and_saves_nothing, Verdict.STARTS_OVER, cause="SIGTERM is blocked"),
         SampleStep(processes.handles_sigterm_by_nothing, Verdict.STARTS_OVER, cause="handler of SIGTERM"),

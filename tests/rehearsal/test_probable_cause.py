@@ -110,7 +110,7 @@ def test_a_log_that_begins_where_an_attempt_went_on_is_told_to_be_kept(
     outcome = PointOutcome(POINT, trial, "metrics.csv: 3 lines", differences=differences, output_paths=paths)
 
     cause = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity([MADE])))
-    assert ("goes with its node: metrics.csv begins where an attempt went on" in cause) is is_named
+    assert ("is lost with its node: metrics.csv begins where an attempt went on" in cause) is is_named
 
 
 @pytest.mark.parametrize("is_written", [True, False])
@@ -120,7 +120,7 @@ def test_a_file_that_only_the_interrupted_attempt_wrote_is_told_to_be_kept(is_wr
     outcome = PointOutcome(POINT, trial, "it is missing", differences=(Difference("best.ckpt", "", "is missing"),))
 
     cause = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity([MADE])))
-    assert ("goes with its node, as best.ckpt" in cause) is is_written
+    assert ("is lost with its node, as best.ckpt" in cause) is is_written
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def test_without_permission_to_trace_a_report_says_so_and_claims_nothing_that_on
     why = "ptrace is refused: Operation not permitted"
     assert text.startswith(f"step: {verdict}, as far as it was tried\n"), text
     assert f"; not traced: {why}\n" in text
-    assert "whether its node may go inside a save or between outputs is not known" in text
+    assert "unknown whether it survives an interruption inside a save or between outputs" in text
     assert "it saved nothing" not in text
     only_by_trace = (
         "saves",

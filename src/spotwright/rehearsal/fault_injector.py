@@ -238,15 +238,14 @@ class FaultInjector:
             passes_on_sigterm=self._passes_on_sigterm,
         )
         attempt.tracer.start()
-        if attempt.injection is None and key.number == 1:
-            tracer = attempt.tracer
-            attempt.sampler = ReadSampler(
-                lambda: tracer.process,
-                lambda: tracer.run_delay,
-                lambda: tracer.cpu_seconds,
-                looks_for_ranks=self._ranks > 0,
-            )
-            attempt.sampler.start()
+        tracer = attempt.tracer
+        attempt.sampler = ReadSampler(  # of each attempt, because waits that are looked at more often are longer
+            lambda: tracer.process,
+            lambda: tracer.run_delay,
+            lambda: tracer.cpu_seconds,
+            looks_for_ranks=self._ranks > 0 and attempt.injection is None and key.number == 1,
+        )
+        attempt.sampler.start()
 
     def reported(self, key: AttemptKey, progress: float) -> None:
         """Note the attempt's progress, which triggers injections at a share of the work."""

@@ -74,7 +74,7 @@ _HALF_AN_OUTPUT = (
     "exited with 0 on SIGTERM before its function had returned: KFP takes this for a success, "
     "and the next task reads the outputs as they are"
 )
-_COUNTS_AS_DONE = ": a Job, Argo and KFP count that as done, and nobody does the rest"
+_COUNTS_AS_DONE = ": a Job, Argo and KFP count that as done, so the rest is never done"
 _MOST_INFORMATIVE = (
     InjectionKind.LIVES,
     InjectionKind.RANK,
