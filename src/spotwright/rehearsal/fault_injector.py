@@ -380,13 +380,14 @@ class FaultInjector:
 
     def _measure(self, attempt: _CurrentAttempt, now: float) -> None:
         """Measure an attempt's wait for a processor, and the end of its life if processor time measures it."""
-        tracer, own = attempt.tracer, self._timing.own if self._timing is not None else None
-        if tracer is None:
+        tracer, timing = attempt.tracer, self._timing
+        if tracer is None or timing is None:
             return
         attempt.run_delay = max(attempt.run_delay, tracer.run_delay)
         trigger = attempt.injection.trigger if attempt.injection is not None else None
+        own = timing.own
         if isinstance(trigger, AtWork) and own is not None and own.measured_by is MeasuredBy.PROCESSOR:
-            lacks = own.target(_share(trigger, self._timing)) - tracer.cpu_seconds
+            lacks = own.target(_share(trigger, timing)) - tracer.cpu_seconds
             attempt.life_ends_at = now + max(_SHORTEST_LOOK, lacks / _PROCESSORS) if lacks > 0 else now
 
     def _measure_end(self, attempt: _CurrentAttempt) -> None:
