@@ -137,3 +137,14 @@ def test_the_last_chance_is_when_one_step_more_would_be_too_many() -> None:
 )
 def test_the_explanation_has_the_numbers(policy: SavePolicy, part: str) -> None:
     assert part in policy.explain(0)
+
+
+@pytest.mark.parametrize(("cost", "every"), [(0.1, 1.0), (3.0, 3.0), (1e-6, optimum(1e-6, 1 / 10 + CRASHES))])
+def test_a_rehearsal_has_saves_within_a_part_of_its_work_unless_they_would_take_most_of_the_time(
+    cost: float, every: float
+) -> None:
+    policy = SavePolicy(Hazard(10.0), within=1.0)
+    policy.record_save(cost)
+
+    assert policy.interval(0.0) == pytest.approx(every)
+    assert ("as often as a rehearsal needs" in policy.explain(0.0)) is (cost > 0.05)

@@ -10,7 +10,7 @@ from spotwright.local.supervisor.kernel import FileCall
 from spotwright.records.state_folder import RunFolder
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.fault_injector import InjectionResult
-from spotwright.rehearsal.injection_points import SAVES, AtShare, Injection, InjectionKind, InjectionPoint
+from spotwright.rehearsal.injection_points import SAVES, AtWork, Injection, InjectionKind, InjectionPoint
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun
 
 POINT = InjectionPoint("middle, no notice", InjectionKind.MIDDLE, ())
@@ -37,5 +37,5 @@ NOT_INTERRUPTED = trial(succeeded(1.0))
 
 
 INTERRUPTED = replace(
-    NOT_INTERRUPTED, injected=(InjectionResult(1, Injection(InjectionKind.MIDDLE, AtShare(0.5)), 0.5),)
+    NOT_INTERRUPTED, injected=(InjectionResult(1, Injection(InjectionKind.MIDDLE, AtWork(0.5)), 0.5),)
 )

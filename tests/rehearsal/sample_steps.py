@@ -296,6 +296,21 @@ def forgets_the_seed() -> float:
     return float(state["x"])
 
 
+def seeds_again() -> float:
+    """Resumes, but seeds the shared generator at each start."""
+    import random
+
+    saved = Path(os.environ["SPOTWRIGHT_CHECKPOINT"], "state.json")
+    state = json.loads(saved.read_text()) if saved.exists() else {"step": 0, "x": 0.0}
+    random.seed(7)
+    while state["step"] < 20:
+        time.sleep(0.01)
+        state = {"step": state["step"] + 1, "x": state["x"] + random.random()}  # noqa: S311 (what people write)
+        saved.with_suffix(".new").write_text(json.dumps(state))
+        saved.with_suffix(".new").rename(saved)
+    return float(state["x"])
+
+
 def waits_for_a_lock() -> int:
     """Leaves a lock file behind, and waits until it is gone."""
     lock = Path(os.environ["SPOTWRIGHT_CHECKPOINT"], "lock")

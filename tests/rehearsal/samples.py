@@ -54,6 +54,7 @@ SAMPLES = {
         SampleStep(steps.leaves_half, Verdict.UNSAFE, cause="exit code 0"),
         SampleStep(steps.leaves_half_and_saves, Verdict.UNSAFE),
         SampleStep(steps.forgets_the_seed, Verdict.UNSAFE, cause="not in the save"),
+        SampleStep(steps.seeds_again, Verdict.UNSAFE, cause="with random.getstate and setstate"),
         SampleStep(steps.waits_for_a_lock, Verdict.NEVER_FINISHES, cause="lock of the interrupted attempt"),
         SampleStep(steps.restores_for_ever, Verdict.NEVER_FINISHES),
     )
@@ -102,7 +103,7 @@ USER_STEPS = {
         SampleStep(processes.background_writer_mutable, Verdict.UNSAFE, cause=_IN_PLACE),
         SampleStep(processes.shards_in_place, Verdict.UNSAFE, cause=_IN_PLACE),
         SampleStep(processes.shards_renamed, Verdict.RESUMES),
-        SampleStep(processes.writes_at_exit, Verdict.STARTS_OVER, cause="only when it comes to its end"),
+        SampleStep(processes.writes_at_exit, Verdict.STARTS_OVER, cause="it saves only at its end"),
         SampleStep(processes.ignores_sigterm_and_saves_nothing, Verdict.STARTS_OVER, cause="SIGTERM is ignored"),
         SampleStep(processes.blocks_sigterm_and_saves_nothing, Verdict.STARTS_OVER, cause="SIGTERM is blocked"),
         SampleStep(processes.handles_sigterm_by_nothing, Verdict.STARTS_OVER, cause="handler of SIGTERM"),

@@ -14,7 +14,7 @@ from spotwright.rehearsal.injection_points import (
     OUTPUTS,
     SAVES,
     AtOperation,
-    AtShare,
+    AtWork,
     FileActivity,
     InjectionKind,
     InjectionPoint,
@@ -92,7 +92,7 @@ def test_a_long_save_has_points_at_both_ends_and_in_between() -> None:
 def test_a_step_without_saves_has_only_the_save_point_with_notice() -> None:
     drawn = injections(draw_points(1, "t", summarize_activity(outputs("a", "b")), 1), InjectionKind.SAVE)
 
-    assert [(type(trigger), notice) for trigger, notice in drawn] == [(AtShare, True)]
+    assert [(type(trigger), notice) for trigger, notice in drawn] == [(AtWork, True)]
 
 
 def test_the_outputs_point_lies_after_one_file_and_before_the_next() -> None:
@@ -148,7 +148,7 @@ def test_the_longest_save_is_measured_from_first_to_last_operation() -> None:
 def test_interruptions_in_a_row_take_no_longer_than_the_undisturbed_step(count: int) -> None:
     for seed in range(20):
         last = draw_points(seed, "t", FileActivity(), count)[-1]
-        shares = [each.trigger.share for each in last.injections if isinstance(each.trigger, AtShare)]
+        shares = [each.trigger.share for each in last.injections if isinstance(each.trigger, AtWork)]
 
         assert len(shares) == count
         assert sum(shares) <= 1.0
@@ -180,7 +180,7 @@ def test_one_notice_comes_so_late_that_the_step_can_finish_in_it() -> None:
         each.trigger
         for point in draw_points(1, "t", FileActivity(), 1)
         for each in point.injections
-        if isinstance(each.trigger, AtShare) and each.trigger.of_notice
+        if isinstance(each.trigger, AtWork) and each.trigger.of_notice
     ]
 
     assert len(late) == 1

@@ -13,7 +13,7 @@ from tests.rehearsal.interrupted_points import INTERRUPTED, POINT, attempt, tria
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.fault_injector import InjectionResult
-from spotwright.rehearsal.injection_points import SAVES, AtLife, InjectionKind, lives_point, longer_lives
+from spotwright.rehearsal.injection_points import SAVES, AtWork, InjectionKind, lives_point, longer_lives
 from spotwright.rehearsal.lives import Life, Lives, lives_of, resumes
 from spotwright.rehearsal.loaded_saves import Resume
 from spotwright.rehearsal.own_work import MeasuredBy, OwnWork, own_work
@@ -101,6 +101,14 @@ def test_lives_decide_the_verdict_on_a_safe_step(outcomes: list[PointOutcome], v
 
     assert step.verdict is verdict
     assert bool(step.undecided) == (verdict is Verdict.UNDECIDED)
+
+
+def test_work_that_is_too_short_to_be_interrupted_decides_nothing() -> None:
+    own = OwnWork(MeasuredBy.TIME, 0.0, 0.05, 0.0, 0.05)
+    step = StepReport("t", (9.0,), outcomes=(outcome(STARTS_OVER),) * 3, own=own)
+
+    assert step.verdict is Verdict.UNDECIDED
+    assert step.undecided == "its work takes only 50ms, too short to be interrupted: give the step more work"
 
 
 def test_saves_that_were_loaded_never_make_a_step_resume() -> None:
@@ -227,7 +235,7 @@ def test_longer_lives_follow_those_of_a_third(kept: bool, notice: bool, share: f
 
     assert longer is not None
     assert longer.kind is InjectionKind.LIVES
-    assert {(each.trigger, each.notice) for each in longer.injections} == {(AtLife(share), notice)}
+    assert {(each.trigger, each.notice) for each in longer.injections} == {(AtWork(share), notice)}
     assert longer_lives(longer, kept=kept) is None
 
 
@@ -259,6 +267,7 @@ def test_regular_saves_measure_before_seconds() -> None:
     assert own is not None
     assert (own.measured_by, own.whole) == (MeasuredBy.FILES, 21)
     assert own.last_operation(1 / 3) == 5  # the rename of the second save
+    assert own.last_save(0.5) == (9, pytest.approx(0.5 - 9 / 21))  # so other interruptions come between two saves
 
 
 @pytest.mark.parametrize(

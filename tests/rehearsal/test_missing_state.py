@@ -120,7 +120,7 @@ def test_a_sitecustomize_of_the_user_is_executed_too(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("print('mine')")
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "own")}
-    env |= recording_environment(tmp_path, env)
+    env |= recording_environment(tmp_path, env, is_command=True)
     done = subprocess.run(
         [sys.executable, "-c", "import random; random.seed(1); print(1)"],
         env=env,
@@ -135,7 +135,7 @@ def test_a_sitecustomize_of_the_user_is_executed_too(tmp_path: Path) -> None:
 
 
 def test_without_a_sitecustomize_of_the_user_nothing_is_printed(tmp_path: Path) -> None:
-    env = {**os.environ, **recording_environment(tmp_path, os.environ)}
+    env = {**os.environ, **recording_environment(tmp_path, os.environ, is_command=True)}
     done = subprocess.run([sys.executable, "-c", ""], env=env, capture_output=True, text=True, check=True)
 
     assert done.stdout + done.stderr == ""
@@ -145,7 +145,7 @@ def test_without_a_sitecustomize_of_the_user_nothing_is_printed(tmp_path: Path) 
 def test_the_line_that_writes_a_file_is_recorded_and_those_of_the_library_are_not(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text("import pathlib, sys\n\npathlib.Path(sys.argv[1]).write_text('1')\nopen(sys.argv[1]).read()\n")
-    env = {**os.environ, **recording_environment(tmp_path, os.environ)}
+    env = {**os.environ, **recording_environment(tmp_path, os.environ, is_command=True)}
     subprocess.run([sys.executable, str(program), str(tmp_path / "state")], env=env, check=True)
 
     assert writing_lines(tmp_path)[str(tmp_path / "state")] == "train.py:3"

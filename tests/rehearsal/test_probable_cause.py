@@ -55,6 +55,18 @@ def test_files_belong_together_where_they_are_replaced_and_not_where_each_save_m
     assert ("belong together" in cause) is is_named
 
 
+@pytest.mark.parametrize("saves", [1, 2])
+def test_files_belong_together_also_where_the_first_save_was_cut(saves: int) -> None:
+    x, step = (FileOperation(FileCall.RENAME, SAVES, name, 0.1, f"{name}.new") for name in ("x", "step"))
+    before = [x, step, x][-(2 * saves - 1) :]
+    there = tuple(dict.fromkeys(each.path for each in before))
+    trial = replace(INTERRUPTED, traces={"t": (AttemptTrace(tuple(before)), AttemptTrace(loads=there))})
+    outcome = PointOutcome(POINT, trial, problem="other", differences=(Difference("model", "", "2 instead of 1"),))
+
+    cause = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity([x, step])))
+    assert cause.startswith("step and x belong together")
+
+
 @pytest.mark.parametrize("interrupted_in", [1, 2])
 @pytest.mark.parametrize(("folders", "cause"), [(3, "is filled in place"), (1, "is written in place")])
 def test_a_folder_that_each_save_makes_is_filled_in_place_also_where_the_first_save_is_interrupted(
@@ -98,7 +110,7 @@ def test_a_log_that_begins_where_an_attempt_went_on_is_told_to_be_kept(
     outcome = PointOutcome(POINT, trial, "metrics.csv: 3 lines", differences=differences, output_paths=paths)
 
     cause = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity([MADE])))
-    assert ("goes with its node: metrics.csv begins where an attempt went on" in cause) is is_named
+    assert ("is lost with its node: metrics.csv begins where an attempt went on" in cause) is is_named
 
 
 @pytest.mark.parametrize("is_written", [True, False])
@@ -108,7 +120,7 @@ def test_a_file_that_only_the_interrupted_attempt_wrote_is_told_to_be_kept(is_wr
     outcome = PointOutcome(POINT, trial, "it is missing", differences=(Difference("best.ckpt", "", "is missing"),))
 
     cause = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity([MADE])))
-    assert ("goes with its node, as best.ckpt" in cause) is is_written
+    assert ("is lost with its node, as best.ckpt" in cause) is is_written
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,6 +17,11 @@ from scripts.make_reference import json_page
 from tests.e2e.project import Done, Project, RunningCommand, eventually
 from tests.rehearsal.conftest import pipeline_of
 from tests.rehearsal.sample_steps import by_hand, torn
+
+from spotwright.errors import StateError
+from spotwright.kfp.commands import compiled_command
+from spotwright.rehearsal import session
+from spotwright.rehearsal.session import RehearsalOptions
 
 SAVES_IN_PLACE = """
 import json, os, pathlib, time
@@ -132,6 +139,34 @@ def test_what_is_kept_is_state_and_no_output_unless_it_is_named_as_one(project: 
     assert (states["verdict"], named["verdict"]) == ("safe and resumes", "not safe")
 
 
+class _RefusesMaps:
+    """A C library of a kernel that makes user namespaces, and lets nobody write their maps."""
+
+    def unshare(self, flags: int) -> int:
+        return 0 if flags & 0x10000000 else -1
+
+
+def test_a_command_runs_where_the_kernel_makes_a_user_namespace_and_refuses_its_maps(tmp_path: Path) -> None:
+    container = compiled_command(["true"], ()).ir["deploymentSpec"]["executors"]["exec-command"]["container"]
+    code = f"import ctypes\n{inspect.getsource(_RefusesMaps)}\nctypes.CDLL = lambda *_, **__: _RefusesMaps()\n"
+    env = {**os.environ, "SPOTWRIGHT_NO_PID_NAMESPACE": str(tmp_path / "refused")}
+
+    subprocess.run([sys.executable, "-c", f"{code}{container['command'][3]}\ncommand()"], env=env, check=True)
+
+    assert (tmp_path / "refused").read_text() == "Operation not permitted"
+
+
+def test_a_full_disk_leaves_nothing_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fill(*_: object, **__: object) -> NoReturn:
+        raise StateError("journal.db: the disk is full")
+
+    monkeypatch.setattr(session, "rehearse_steps", fill)
+    with pytest.raises(StateError, match="disk is full"):
+        session.run_rehearsal(RehearsalOptions(command=("true",), folder=tmp_path, state=tmp_path / "state"), print)
+
+    assert not list((tmp_path / "state" / "rehearsals").iterdir())
+
+
 @pytest.mark.long
 def test_starting_over_exits_with_1_with_must_resume(project: Project) -> None:
     command = ("--", sys.executable, "-c", "import time; time.sleep(0.1); open('model', 'w').close()")
@@ -166,6 +201,8 @@ def test_a_command_that_does_not_exist_fails_undisturbed(project: Project) -> No
         (("--output", ".", "--", "true"), "--output .: expected a path inside the working folder"),
         (("--interruptions", "0", "--", "true"), "--interruptions 0: expected a number from 1"),
         (("--tolerance", "-1", "--", "true"), "--tolerance -1: expected a number from 0"),
+        (("--tolerance", "inf", "--", "true"), "--tolerance inf: expected a number from 0"),
+        (("--seed", "-1", "--", "true"), "--seed -1: expected a number from 0"),
         (("--notice", "0s", "--", "true"), "--notice 0s: expected a duration above 0"),
         (("--compare", "nothing", "--", "true"), "--compare nothing: expected module:function"),
         (("none.py",), "none.py: there is no such file"),

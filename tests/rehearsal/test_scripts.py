@@ -52,9 +52,9 @@ SCRIPTS = {
     "appended_log": Script(RESUMES),
     "two_slots": Script(RESUMES),
     "logs_beside": Script(RESUMES, "; 2 saves,"),
-    "todays_folder": Script(RESUMES, "carries the date of today"),
+    "todays_folder": Script(RESUMES, "contains today's date"),
     "rows_kept": Script(RESUMES, "rows of kept/history.csv are there twice", options=_KEEP),
-    "best_model_kept": Script(RESUMES, "best.json ends otherwise after an interruption, and no attempt reads it"),
+    "best_model_kept": Script(RESUMES, "best.json is different after an interruption, and no attempt reads it"),
     "at_sigterm": Script(WITH_NOTICE),
     "python_launcher": Script(WITH_NOTICE),
     "names_as_text": Script(BACK, "loaded ck-9.json, and not the newest whole save, ck-"),
@@ -82,7 +82,7 @@ SCRIPTS = {
 _PYTHON = f"import subprocess, sys; sys.exit(subprocess.call([{sys.executable!r}, sys.argv[1]]))"
 LAUNCHED = [
     ("at_sigterm", Script(OVER, "sh -c", ("sh", "-c", f"{sys.executable} $0; true"))),
-    ("at_sigterm", Script(OVER, "is not told: start it with exec", (sys.executable, "-c", _PYTHON))),
+    ("at_sigterm", Script(OVER, "never gets it: start it with exec", (sys.executable, "-c", _PYTHON))),
     (
         "at_sigterm",
         Script(

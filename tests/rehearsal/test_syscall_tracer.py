@@ -56,6 +56,18 @@ def test_file_operations_are_recorded_in_order(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_waits_of_processes_that_have_ended_count_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = TracedProgram(tmp_path, "import subprocess\nfor _ in range(3): subprocess.run(['sleep', '0'])")
+    others = (str(os.getpid()), str(program.process.pid))
+    monkeypatch.setattr(syscall_tracer, "_thread_delay", lambda thread: float(thread.parts[2] not in ("self", *others)))
+
+    program.operations()
+
+    assert program.tracer.run_delay == pytest.approx(3.0, abs=0.5)
+
+
 def test_reading_is_not_recorded(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
 
@@ -309,7 +321,7 @@ def test_without_permission_to_trace_a_report_says_so_and_claims_nothing_that_on
     why = "ptrace is refused: Operation not permitted"
     assert text.startswith(f"step: {verdict}, as far as it was tried\n"), text
     assert f"; not traced: {why}\n" in text
-    assert "whether its node may go inside a save or between outputs is not known" in text
+    assert "unknown whether it survives an interruption inside a save or between outputs" in text
     assert "it saved nothing" not in text
     only_by_trace = (
         "saves",

@@ -17,7 +17,7 @@ from tests.sampling import every
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.fault_injector import InjectionResult
-from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, AtShare, Injection, InjectionKind
+from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, AtWork, Injection, InjectionKind
 from spotwright.rehearsal.lives import Life, Lives
 from spotwright.rehearsal.rehearsal_settings import TrialBudget
 from spotwright.rehearsal.trial_timing import TrialTiming
@@ -58,18 +58,11 @@ def test_the_work_begins_where_progress_files_or_reads_show_it(
     assert (phase.begin, phase.end, phase.seen_by) == (begin, end, seen_by)
 
 
-def test_a_moment_of_the_work_is_counted_from_the_last_save_before_it() -> None:
-    phase = WorkPhase(10.0, 20.0, SeenBy.SAVES, (10.0, 12.0, 14.0))
-
-    assert phase.moment(0.3) == 13.0
-    assert phase.last_save(13.0) == (2, 1.0)
-    assert phase.last_save(9.0) == (0, 0.0)
-
-
 def test_the_last_point_with_notice_leaves_time_for_the_work_after_it_and_for_what_follows_the_last_step() -> None:
     timing = TrialTiming(20.0, notice=4.0, phase=WorkPhase(10.0, 19.0, SeenBy.PROGRESS))
 
     assert timing.environment["SPOTWRIGHT_INTERRUPT_EVERY"] == "9"  # or the saves of a short training would not pay
+    assert timing.environment["SPOTWRIGHT_SAVE_WITHIN"] == "0.9"
 
     assert timing.before_end(0.5) == pytest.approx(1 - 1 / 9)  # of 2 s the step needs 1 s after its last step
 
@@ -99,7 +92,7 @@ def test_the_sampler_knows_how_long_an_attempt_waited_for_a_processor() -> None:
 
 
 def outcomes(*at_work: bool) -> tuple[PointOutcome, ...]:
-    injection = Injection(InjectionKind.MIDDLE, AtShare(0.5))
+    injection = Injection(InjectionKind.MIDDLE, AtWork(0.5))
     results = [InjectionResult(1, injection, 1.0, at_work=each) for each in at_work]
     return tuple(PointOutcome(POINT, replace(INTERRUPTED, injected=(each,))) for each in results)
 

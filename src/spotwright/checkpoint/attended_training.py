@@ -7,6 +7,7 @@ process exits with 143 after SIGTERM. Several processes save one agreed step.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from contextlib import AbstractContextManager
@@ -47,7 +48,8 @@ class AttendedTraining:
         self._step, self._total, self._saves_when_due = step, total, saves_when_due
         interrupt_every = seconds_from_environment("SPOTWRIGHT_INTERRUPT_EVERY", 0.0) or None
         notice = seconds_from_environment("SPOTWRIGHT_NOTICE", 0.0)
-        self._policy = SavePolicy(Hazard(interrupt_every), notice=notice, every=every)
+        within = seconds_from_environment("SPOTWRIGHT_SAVE_WITHIN", math.inf)
+        self._policy = SavePolicy(Hazard(interrupt_every), notice=notice, every=every, within=within)
         self._progress = ProgressFile()
         self._hook = _pod_hook()
         self._agreement = SaveCoordinator.of_group()

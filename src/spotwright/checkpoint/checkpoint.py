@@ -97,7 +97,10 @@ class Checkpoint:
         """True if this process saves."""
         self._interrupt_every = _interrupt_every() if interrupt_every is None else interrupt_every
         self._policy = SavePolicy(
-            Hazard(self._interrupt_every), notice=seconds_from_environment("SPOTWRIGHT_NOTICE", 0.0), every=every
+            Hazard(self._interrupt_every),
+            notice=seconds_from_environment("SPOTWRIGHT_NOTICE", 0.0),
+            every=every,
+            within=seconds_from_environment("SPOTWRIGHT_SAVE_WITHIN", math.inf),
         )
         self._termination = Termination(self._may_go_on, lambda: self._policy.needed)
         self._hook = _pod_hook()

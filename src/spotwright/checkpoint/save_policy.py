@@ -98,12 +98,14 @@ _SLACK = 0.2
 class SavePolicy:
     """The measurements of one attempt, and the decisions that follow from them.
 
-    ``every`` fixes the seconds of work between saves; by default they are optimal. ``notice`` is the length of the pool's notice
-    in seconds; 0 without one.
+    ``every`` fixes the seconds of work between saves; by default they are optimal, but at most ``within``, unless saves would
+    then take more than half of the time. ``notice`` is the length of the pool's notice in seconds; 0 without one.
     """
 
-    def __init__(self, hazard: Hazard, *, notice: float = 0.0, every: float | None = None) -> None:
-        self.hazard, self.notice, self.every = hazard, notice, every
+    def __init__(
+        self, hazard: Hazard, *, notice: float = 0.0, every: float | None = None, within: float = math.inf
+    ) -> None:
+        self.hazard, self.notice, self.every, self.within = hazard, notice, every, within
         self.restart = 0.0
         self._saves: deque[float] = deque(maxlen=7)
         self._stalls: deque[float] = deque(maxlen=7)
@@ -155,7 +157,8 @@ class SavePolicy:
         if self.every is not None:
             return self.every
         rate = unannounced(self.hazard.rate(age), notice_fits=self.notice_fits)
-        return optimum(self.cost or 0.0, rate)
+        cost = self.cost or 0.0
+        return min(optimum(cost, rate), max(self.within, cost))
 
     def is_due(self, since: float, age: float) -> bool:
         """True if the end of this step, ``since`` seconds of work after the last save, is the closest to the optimum."""
@@ -175,6 +178,8 @@ class SavePolicy:
             return "Saves after the first step, to measure the cost of a save; not measured yet."
         rate, left = self.hazard.rate(age), unannounced(self.hazard.rate(age), notice_fits=self.notice_fits)
         every = optimum(self.cost, left)
+        if self.interval(age) < every:
+            return f"Saves after every {_seconds(self.interval(age))} of work, as often as a rehearsal needs."
         text = (
             f"Saves after every {_seconds(every)} of work: a save costs {_seconds(self.cost)} and nodes are reclaimed "
             f"{_how_often(rate)} ({self._source(age)})"

@@ -208,9 +208,18 @@ def command(folder: str = ""):
 
         library, user, group = ctypes.CDLL(None, use_errno=True), os.geteuid(), os.getegid()
 
-        def refuse():
+        def refuse(number):
             with open(refused, "w") as file:
-                file.write(os.strerror(ctypes.get_errno()))
+                file.write(os.strerror(number))
+
+        def enter():  # CLONE_NEWPID, see unshare(2); with CLONE_NEWUSER, as a user without privileges
+            if library.unshare(0x20000000):
+                if library.unshare(0x30000000):
+                    raise OSError(ctypes.get_errno(), "unshare")
+                maps = {{"setgroups": "deny", "uid_map": f"{{user}} {{user}} 1", "gid_map": f"{{group}} {{group}} 1"}}
+                for name, text in maps.items():
+                    with open(f"/proc/self/{{name}}", "w") as file:
+                        file.write(text)
 
         def begin():  # in process 1, which sees the processes of its own namespace; the boot id stays that of the attempt
             boot_id, copy = "/proc/sys/kernel/random/boot_id", f"{{refused}}.boot_id"
@@ -221,16 +230,20 @@ def command(folder: str = ""):
             if library.mount(b"proc", b"/proc", b"proc", 14, None) or library.mount(
                 copy.encode(), boot_id.encode(), None, 4096, None
             ):
-                refuse()
+                refuse(ctypes.get_errno())
 
-        if library.unshare(0x20000000):  # CLONE_NEWPID, see unshare(2)
-            if library.unshare(0x30000000):  # with CLONE_NEWUSER, as a user without privileges
-                begin = refuse()
-            else:
-                maps = {{"setgroups": "deny", "uid_map": f"{{user}} {{user}} 1", "gid_map": f"{{group}} {{group}} 1"}}
-                for name, text in maps.items():
-                    with open(f"/proc/self/{{name}}", "w") as file:
-                        file.write(text)
+        probe = os.fork()  # tries it, because there is no way back
+        if not probe:
+            try:
+                enter()
+            except OSError as error:
+                os._exit(error.errno)
+            os._exit(0)
+        number = os.waitstatus_to_exitcode(os.waitpid(probe, 0)[1])
+        if number:
+            begin = refuse(number)
+        else:
+            enter()
     try:
         process = subprocess.Popen(
             json.loads({command}), env=environment, cwd=folder or None, start_new_session=True, preexec_fn=begin

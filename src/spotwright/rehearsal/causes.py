@@ -41,23 +41,23 @@ _GENERATORS = {
     "torch": "torch.get_rng_state and set_rng_state",
 }
 _ORDER = "save the position in the data too: the seed of the order, the epoch and how many samples are done"
-_ENDS_AS_SUCCESS = "SIGTERM ends the step with exit code 0: end with another code, such as 143"
-_ENDS_EARLY = "after SIGTERM the step ends with exit code 0 and other outputs: end with another code, such as 143"
+_ENDS_AS_SUCCESS = "SIGTERM ends the step with exit code 0: exit with another code, such as 143"
+_ENDS_EARLY = "after SIGTERM the step ends with exit code 0 and other outputs: exit with another code, such as 143"
 _ENDS_WITH_WORK_LEFT = (
-    "the step ends with exit code 0 before its work is done: save, and end with another code, such as 143"
+    "the step ends with exit code 0 before its work is done: save, and exit with another code, such as 143"
 )
 _IGNORES_SIGTERM = (
-    "SIGTERM is ignored: the step cannot save at a notice, and runs until it is killed; handle the signal, save and end"
+    "SIGTERM is ignored: the step cannot save at a notice, and runs until it is killed; handle it: save and exit"
 )
 _BLOCKS_SIGTERM = (
     "SIGTERM is blocked by the signal mask of the step (sigprocmask, pthread_sigmask), so it never arrives: the step cannot save "
-    "at a notice, and runs until it is killed; unblock the signal, handle it, save and end"
+    "at a notice, and runs until it is killed; unblock the signal and handle it: save and exit"
 )
 _OUTLIVES_NOTICE = (
     "the step still runs when its notice ends and is killed: its handler of SIGTERM does not end it, or not in time"
 )
 _NO_HANDLER = "SIGTERM has no handler, and process 1 of a container ignores such a signal: handle it, or save regularly"
-_SAVES_AT_END = "it saves only when it comes to its end: save regularly, and when SIGTERM comes"
+_SAVES_AT_END = "it saves only at its end: save regularly, and at SIGTERM"
 _NOT_LOADED = "it saves, and still starts from the beginning: check how it loads a save when it starts"
 
 
@@ -103,7 +103,8 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     if trial.tracing_failure:
         return ""
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
-    found = (_lock_left(outcome, before, activity) or _torn(before, loaded, step) for before in interrupted)
+    placed = {PurePath(each.path).name for before in interrupted for each in before if each.call is FileCall.RENAME}
+    found = (_lock_left(outcome, before, activity) or _torn(before, loaded, placed, step) for before in interrupted)
     return next(filter(None, found), _missing_state(outcome) if _loads_all(outcome) else "")
 
 
@@ -186,8 +187,8 @@ def _loads_all(outcome: PointOutcome) -> bool:
     return bool(outcome.differences) and origins == {Origin.NEWEST}
 
 
-_APPENDED = "rows are appended again after an interruption: cut the file at the saved position before going on"
-_GOES = "what an attempt has written goes with its node"
+_APPENDED = "rows are appended again after an interruption: truncate the file to the saved position before continuing"
+_GOES = "what an attempt wrote is lost with its node"
 _KEEP = "write it below SPOTWRIGHT_CHECKPOINT, or name the outputs that count with --output"
 _CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _ENDS_WITH_WORK_LEFT, _APPENDED)
 """Causes that an attempt's ending or the outputs show; they end the search."""
@@ -288,8 +289,11 @@ def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity:
     return ""
 
 
-def _torn(before: Sequence[FileOperation], loaded: Collection[str], step: StepReport) -> str:
-    """Describe what the last operations left incomplete and a later attempt read: a file, a folder or several files."""
+def _torn(before: Sequence[FileOperation], loaded: Collection[str], placed: set[str], step: StepReport) -> str:
+    """Describe what the last operations left incomplete and a later attempt read: a file, a folder or several files.
+
+    ``placed`` are the names of the files that the interrupted attempts put in place.
+    """
     if not before:
         return ""
     last, activity = before[-1], step.activity
@@ -305,7 +309,8 @@ def _torn(before: Sequence[FileOperation], loaded: Collection[str], step: StepRe
     if last.call in (FileCall.OPEN, FileCall.WRITE) and last.path in loaded and _is_final_name(last.path, activity):
         return f"{last.path} is written in place: write a new file beside it, and rename it when it is complete"
     together = _together(last, activity)
-    if together and {PurePath(path).name for path in loaded}.issuperset(together):
+    there = placed & set(together)  # all but those of a first save that was cut
+    if there and {PurePath(path).name for path in loaded} >= there:
         return f"{' and '.join(together)} belong together, and are replaced one after the other: save both in one file"
     return ""
 
@@ -419,7 +424,7 @@ def untold_sigterm(step: StepReport) -> str:
     launchers, programs = (" and ".join(dict.fromkeys(names)) for names in zip(*map(_names, step.untold), strict=True))
     return (
         f"SIGTERM reaches the first process of a container alone; {launchers} does not pass it on, and {programs}, which would "
-        "handle it, is not told: start it with exec, or let its launcher pass the signal on"
+        "handle it, never gets it: start it with exec, or let its launcher pass the signal on"
     )
 
 

@@ -30,9 +30,9 @@ from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.generator_states import recording_environment
 from spotwright.rehearsal.injection_points import (
     SAVES,
-    AtLife,
     AtOperation,
-    AtShare,
+    AtTime,
+    AtWork,
     Injection,
     InjectionKind,
     is_save,
@@ -110,7 +110,6 @@ class _CurrentAttempt:
     is_taken: bool = False
     is_held: bool = False
     hides_loads: bool = False
-    saved: int = 0  # operations on its saves
     run_delay: float = 0.0  # seconds in which it waited for a processor, as last measured
     own_seconds: float | None = None  # its age at its end, without these waits
     own_begin: float | None = (
@@ -198,10 +197,9 @@ class FaultInjector:
         env = {**order.env, **(self._timing.environment if self._timing is not None else {})}
         if self._ranks:
             env |= {"SPOTWRIGHT_NOTICE_FILE": notice_pattern(order.directory), "SPOTWRIGHT_NOTICE_URL": ""}
-        if self._passes_on_sigterm:  # a command, whose processes are executed anew
-            env |= recording_environment(Path(order.directory), env)
-            if not self._ranks:  # ranks outlive a launcher that is killed alone only outside a container
-                env["SPOTWRIGHT_NO_PID_NAMESPACE"] = str(Path(order.directory, NOT_PROCESS_1))
+        env |= recording_environment(Path(order.directory), env, is_command=self._passes_on_sigterm)
+        if self._passes_on_sigterm and not self._ranks:  # ranks outlive a killed launcher only outside a container
+            env["SPOTWRIGHT_NO_PID_NAMESPACE"] = str(Path(order.directory, NOT_PROCESS_1))
         if not self._has_variables:
             env = {name: value for name, value in env.items() if name in _OF_THE_ATTEMPT or not name.startswith(_OURS)}
             shutil.rmtree(Path(order.directory, WORK, _DEFAULT_FOLDER), ignore_errors=True)  # from an earlier run here
@@ -240,15 +238,14 @@ class FaultInjector:
             passes_on_sigterm=self._passes_on_sigterm,
         )
         attempt.tracer.start()
-        if attempt.injection is None and key.number == 1:
-            tracer = attempt.tracer
-            attempt.sampler = ReadSampler(
-                lambda: tracer.process,
-                lambda: tracer.run_delay,
-                lambda: tracer.cpu_seconds,
-                looks_for_ranks=self._ranks > 0,
-            )
-            attempt.sampler.start()
+        tracer = attempt.tracer
+        attempt.sampler = ReadSampler(  # of each attempt, because waits that are looked at more often are longer
+            lambda: tracer.process,
+            lambda: tracer.run_delay,
+            lambda: tracer.cpu_seconds,
+            looks_for_ranks=self._ranks > 0 and attempt.injection is None and key.number == 1,
+        )
+        attempt.sampler.start()
 
     def reported(self, key: AttemptKey, progress: float) -> None:
         """Note the attempt's progress, which triggers injections at a share of the work."""
@@ -383,13 +380,14 @@ class FaultInjector:
 
     def _measure(self, attempt: _CurrentAttempt, now: float) -> None:
         """Measure an attempt's wait for a processor, and the end of its life if processor time measures it."""
-        tracer, own = attempt.tracer, self._timing.own if self._timing is not None else None
-        if tracer is None:
+        tracer, timing = attempt.tracer, self._timing
+        if tracer is None or timing is None:
             return
         attempt.run_delay = max(attempt.run_delay, tracer.run_delay)
         trigger = attempt.injection.trigger if attempt.injection is not None else None
-        if isinstance(trigger, AtLife) and own is not None and own.measured_by is MeasuredBy.PROCESSOR:
-            lacks = own.target(trigger.share) - tracer.cpu_seconds
+        own = timing.own
+        if isinstance(trigger, AtWork) and own is not None and own.measured_by is MeasuredBy.PROCESSOR:
+            lacks = own.target(_share(trigger, timing)) - tracer.cpu_seconds
             attempt.life_ends_at = now + max(_SHORTEST_LOOK, lacks / _PROCESSORS) if lacks > 0 else now
 
     def _measure_end(self, attempt: _CurrentAttempt) -> None:
@@ -414,37 +412,17 @@ class FaultInjector:
         """When an injection at a share of the work is due; None until enough progress is reported, or for other triggers."""
         if attempt.injection is None or attempt.started_at is None or self._timing is None:
             return None
-        trigger = attempt.injection.trigger
-        if isinstance(trigger, AtLife) and self._timing.own is not None:
-            return _life_ends(attempt, attempt.started_at, self._timing.own, trigger.share)
-        if not isinstance(trigger, AtShare):
-            return None
-        timing, work = self._timing, self._timing.work
-        if trigger.by_time:
+        trigger, timing = attempt.injection.trigger, self._timing
+        if isinstance(trigger, AtTime):
             return attempt.started_at + trigger.share * timing.undisturbed
-        share = timing.before_end(trigger.share) if trigger.of_notice else trigger.share
-        if attempt.first_progress is not None and attempt.progress is not None:
-            reached = attempt.progress >= attempt.first_progress + share * (1.0 - attempt.first_progress)
-            return attempt.started_at if reached else None
-        return self._time_by_saves(attempt, attempt.started_at, work.moment(share), work)
-
-    def _time_by_saves(
-        self, attempt: _CurrentAttempt, started_at: float, moment: float, work: WorkPhase
-    ) -> float | None:
-        """When an attempt without progress reports has come as far as the undisturbed one at a moment.
-
-        The time counts from the last save before that, because imports may take longer this time. An attempt that does not save
-        within twice the time of the imports, without its waits for a processor, is interrupted all the same; if the step
-        reports progress, only after its first report.
-        """
-        if work.seen_by is SeenBy.PROGRESS:
+        if not isinstance(trigger, AtWork):
             return None
-        count, after = work.last_save(moment) if work.seen_by is SeenBy.SAVES else (0, 0.0)
-        if not count:
-            return started_at + moment
-        if len(attempt.saves_at) >= count:
-            return attempt.saves_at[count - 1] + after
-        return started_at + moment + work.begin + attempt.run_delay
+        share = _share(trigger, timing)
+        if timing.own is None:
+            return attempt.started_at + timing.work.moment(share)
+        return _done_at(
+            attempt, attempt.started_at, timing.own, share, is_life=attempt.injection.kind is InjectionKind.LIVES
+        )
 
     def _inject(
         self, attempt: _CurrentAttempt, now: float, operation: FileOperation | None, in_save: bool
@@ -459,8 +437,8 @@ class FaultInjector:
             self.results[-1].in_save, self.results[-1].operation = True, operation
             attempt.is_taken = True
             return NodeRemoval(attempt.key, 0.0, "inside the save after its notice")
-        is_life = isinstance(injection.trigger, AtLife)
-        at_work = is_life or operation is not None or _is_at_work(attempt, timing.work, now - started_at)
+        is_measured = isinstance(injection.trigger, AtWork) and timing.own is not None
+        at_work = is_measured or operation is not None or _is_at_work(attempt, timing.work, now - started_at)
         self.results.append(
             InjectionResult(attempt.key.number, injection, now - started_at, operation, at_work=at_work)
         )
@@ -523,14 +501,12 @@ class FaultInjector:
             self._measure_end(attempt)
         counts, keys = attempt.operation_counts, ((operation.area, None), (operation.area, operation.call))
         reached = [AtOperation(area, counts[area, call], call) for area, call in keys]
-        if is_save(operation):
-            attempt.saved += 1
         counts.update(keys)
-        if operation.area == SAVES:
+        if is_save(operation):
             attempt.saves_at.append(self._clock())
         if injection is None:
             return False
-        if operation.area == SAVES and isinstance(injection.trigger, AtShare) and not attempt.has_notice:
+        if operation.area == SAVES and isinstance(injection.trigger, AtWork) and not attempt.has_notice:
             self._wake_world()  # the moment of the injection may count from this save
         is_trigger = injection.trigger in reached or self._completes_life(attempt, injection, operation)
         writes_save = operation.area == SAVES and operation.call in (FileCall.OPEN, FileCall.WRITE)
@@ -544,9 +520,10 @@ class FaultInjector:
     def _completes_life(self, attempt: _CurrentAttempt, injection: Injection, operation: FileOperation) -> bool:
         """Whether an operation on saves ends the life of an attempt whose work is measured by them."""
         own = self._timing.own if self._timing is not None else None
-        if own is None or not own.saves or not isinstance(injection.trigger, AtLife) or attempt.has_notice:
+        trigger, is_life = injection.trigger, injection.kind is InjectionKind.LIVES
+        if own is None or not own.saves or not is_life or not isinstance(trigger, AtWork) or attempt.has_notice:
             return False
-        return is_save(operation) and attempt.saved == own.last_operation(injection.trigger.share) + 1
+        return is_save(operation) and len(attempt.saves_at) == own.last_operation(trigger.share) + 1
 
     def _wake_world(self) -> None:
         with contextlib.suppress(OSError):  # full: the selector wakes already; closed: the run is over
@@ -563,16 +540,27 @@ _SHORTEST_LOOK = 0.01  # seconds: the kernel counts in hundredths
 _PROCESSORS = len(os.sched_getaffinity(0))
 
 
-def _life_ends(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share: float) -> float | None:
-    """The earliest time at which an attempt has done this share since its own work began; ``None``: not known yet."""
+def _share(trigger: AtWork, timing: TrialTiming) -> float:
+    return timing.before_end(trigger.share) if trigger.of_notice else trigger.share
+
+
+def _done_at(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share: float, *, is_life: bool) -> float | None:
+    """The earliest time at which an attempt has done this share since its own work began; ``None``: not known yet.
+
+    By saves, the tracer ends a life; time does where an attempt no longer saves. Other interruptions come between two saves.
+    """
     if own.measured_by is MeasuredBy.PROGRESS:
         done = own.done(None, 0.0, (attempt.first_progress, attempt.progress)) or 0.0
         return started_at if done >= share else None
     if own.measured_by is MeasuredBy.PROCESSOR:
         return attempt.life_ends_at or started_at + own.target(share) / _PROCESSORS
-    if own.measured_by is MeasuredBy.FILES:  # the tracer ends it, or time where it no longer saves
-        began = attempt.saves_at[-1] if attempt.saves_at else started_at + own.start
-        return began + max(share, LONGEST_GAP) * own.seconds + attempt.run_delay
+    if own.measured_by is MeasuredBy.FILES:
+        count, rest = own.last_save(share)
+        begun = started_at + own.start
+        if not is_life and len(attempt.saves_at) >= count:
+            return (attempt.saves_at[count - 1] if count else begun) + rest * own.seconds
+        begun = attempt.saves_at[-1] if attempt.saves_at else begun
+        return begun + max(share, LONGEST_GAP) * own.seconds + attempt.run_delay
     if attempt.own_begin is None:
         return None  # its work has not been seen to begin
     return started_at + attempt.own_begin + share * own.seconds + attempt.run_delay

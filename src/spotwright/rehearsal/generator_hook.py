@@ -1,6 +1,6 @@
 """Records how a Python process ends: the states of its random generators, and which lines of its code wrote files.
 
-A rehearsal adds this code to each Python process of a command.
+A rehearsal adds this code to each Python process of a command, and to the process of a task.
 
 It is executed by path before the user's program, in the user's interpreter, so it does not import Spotwright, and skips
 whatever fails. It records only the shared generators of :mod:`random`, ``numpy.random`` and ``torch``, each as a digest, and
@@ -77,6 +77,7 @@ def _record() -> None:
         json.dump({"who": who, "states": states, "lines": _lines}, file)
 
 
-if __name__ == "sitecustomize" and FOLDER_VARIABLE in os.environ:
+if __name__ in ("sitecustomize", "task") and FOLDER_VARIABLE in os.environ:
     atexit.register(_record)
-    sys.addaudithook(_note_line)
+    if __name__ == "sitecustomize":  # the lines of a task are those of a file that KFP's compiler has written
+        sys.addaudithook(_note_line)

@@ -2,7 +2,7 @@
 
 A seeded generator ends every undisturbed execution in the same state. After an interruption it does so only if its state was in
 the save, or if it was not used. So a generator that ends in another state shows why outputs differ although the newest save was
-whole. Python processes of a command record the states themselves (:mod:`.generator_hook`).
+whole. Python processes of a command and of a task record the states themselves (:mod:`.generator_hook`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from spotwright.local.supervisor.executor_main import HOOK_VARIABLE
 from spotwright.rehearsal import generator_hook
 from spotwright.rehearsal.generator_hook import FOLDER_VARIABLE
 
@@ -23,14 +24,17 @@ _FOLDER, _MAX_SIZE = "generators", 100_000  # in an attempt's folder; bytes of a
 _States = Mapping[tuple[str, ...], str]  # a digest by rank, script and generator
 
 
-def recording_environment(attempt: Path, env: Mapping[str, str]) -> dict[str, str]:
+def recording_environment(attempt: Path, env: Mapping[str, str], *, is_command: bool) -> dict[str, str]:
     """Return the variables that make an attempt's Python processes record their generators; make the folder.
 
-    The hook replaces a ``sitecustomize`` of the user, and executes that one afterwards.
+    The hook of a command replaces a ``sitecustomize`` of the user, and executes that one afterwards. A task's process is forked
+    from an interpreter that has started, so it executes the hook itself.
     """
     hook, records = attempt / _FOLDER / "hook", attempt / _FOLDER / "states"
     for each in (hook, records):
         each.mkdir(parents=True, exist_ok=True)
+    if not is_command:
+        return {FOLDER_VARIABLE: str(records), HOOK_VARIABLE: str(Path(generator_hook.__file__))}
     (hook / "sitecustomize.py").write_text(
         _SITE.format(hook=str(hook), code=str(Path(generator_hook.__file__))), "utf-8"
     )

@@ -23,9 +23,9 @@ __all__ = [
     "SAVES",
     "SCRATCH",
     "UNREAD",
-    "AtLife",
     "AtOperation",
-    "AtShare",
+    "AtTime",
+    "AtWork",
     "FileActivity",
     "Injection",
     "InjectionKind",
@@ -70,17 +70,21 @@ class InjectionKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class AtShare:
-    """Trigger at this share of the work.
+class AtWork:
+    """Trigger once an attempt has done this share of the undisturbed work, counted from where the attempt's own work began.
 
-    The work is what was left when the attempt first reported progress; without reports, the time in which the undisturbed step
-    is at work, or with ``by_time`` its whole time. ``of_notice``: so late that this share of the notice suffices for the rest
-    of the work.
+    ``of_notice``: so late that this share of the notice suffices for the rest of the work.
     """
 
     share: float
-    by_time: bool = False
     of_notice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """Trigger after this share of the time that the undisturbed step takes, also where it is not at work."""
+
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +100,6 @@ class AtOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class AtLife:
-    """Trigger once an attempt has done this share of the undisturbed work, counted from where the attempt's own work began."""
-
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
 class Injection:
     """One interruption. ``in_save``: the node is reclaimed inside the first save after its notice, if there is one.
 
@@ -111,7 +108,7 @@ class Injection:
     """
 
     kind: InjectionKind
-    trigger: AtShare | AtLife | AtOperation
+    trigger: AtWork | AtTime | AtOperation
     notice: bool = False
     in_save: bool = False
     description: str = ""
@@ -278,7 +275,7 @@ not keep work even then starts over on nodes that do not live longer, whatever i
 def lives_point(share: float, *, notice: bool) -> InjectionPoint:
     """Interrupt every attempt after this share of the work; leave the attempt after the last of them alone."""
     words, count = _LIVES[share]
-    injection = Injection(InjectionKind.LIVES, AtLife(share), notice)
+    injection = Injection(InjectionKind.LIVES, AtWork(share), notice)
     name = f"lives of {words}, {'with notice' if notice else 'no notice'}"
     return InjectionPoint(name, InjectionKind.LIVES, (injection,) * count)
 
@@ -290,7 +287,7 @@ def longer_lives(point: InjectionPoint, *, kept: bool) -> InjectionPoint | None:
     save too rarely for a third; with a notice, it may work so long before it checks the notice that no time is left.
     """
     injection = point.injections[0]
-    if injection.trigger != AtLife(_SHORT_LIFE):
+    if injection.trigger != AtWork(_SHORT_LIFE):
         return None
     if injection.notice:
         return lives_point(_LONG_LIFE, notice=True)
@@ -306,18 +303,18 @@ def _of_ranks(rng: random.Random, activity: FileActivity, ranks: int) -> Iterato
     for chosen in ((one,), (another,), every):
         who = f"rank {chosen[0]}" if len(chosen) == 1 else f"all {ranks} ranks"
         for notice in (False, True):
-            trigger = AtShare(rng.uniform(0.35, 0.75))
+            trigger = AtWork(rng.uniform(0.35, 0.75))
             yield _of_some(f"{who}, {'with notice' if notice else 'no notice'}", trigger, chosen, notice=notice)
         if activity.saves and len(chosen) == 1:
             save = rng.choice(_later(activity.saves))
             index = rng.randrange(len(save.operations))
             inside = AtOperation(SAVES, save.first + index)
             yield _of_some(f"{who} in a save", inside, chosen, description=_after(save.operations[index]))
-    yield _of_some("the launcher alone", AtShare(rng.uniform(0.35, 0.6)), (), of_launcher=True)
+    yield _of_some("the launcher alone", AtWork(rng.uniform(0.35, 0.6)), (), of_launcher=True)
 
 
 def _of_some(
-    name: str, trigger: AtShare | AtOperation, ranks: tuple[int, ...], *, notice: bool = False, description: str = "",
+    name: str, trigger: AtWork | AtOperation, ranks: tuple[int, ...], *, notice: bool = False, description: str = "",
     of_launcher: bool = False,
 ) -> InjectionPoint:  # fmt: skip
     injection = Injection(
@@ -336,15 +333,15 @@ def _point_name(number: int, injections: Sequence[Injection]) -> str:
 
 def _at_start(rng: random.Random, _activity: FileActivity) -> Iterator[Injection]:
     for notice in (False, True):
-        yield Injection(InjectionKind.START, AtShare(rng.uniform(0.0, 0.08), by_time=True), notice)
+        yield Injection(InjectionKind.START, AtTime(rng.uniform(0.0, 0.08)), notice)
 
 
 def _in_middle(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
     """Once with and without a notice; more often if the times of the step's saves are not known."""
     for notice in (False, True):
-        yield Injection(InjectionKind.MIDDLE, AtShare(rng.uniform(0.35, 0.75)), notice)
+        yield Injection(InjectionKind.MIDDLE, AtWork(rng.uniform(0.35, 0.75)), notice)
     for _ in range(_POINTS_IN_HIDDEN_SAVES if activity.mapped or activity.tracing_failure else 0):
-        yield Injection(InjectionKind.MIDDLE, AtShare(rng.uniform(0.1, 0.9)))
+        yield Injection(InjectionKind.MIDDLE, AtWork(rng.uniform(0.1, 0.9)))
 
 
 def _in_saves(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
@@ -364,7 +361,7 @@ def _in_saves(rng: random.Random, activity: FileActivity) -> Iterator[Injection]
         trigger = AtOperation(SAVES, save.first + index)
         yield Injection(InjectionKind.SAVE, trigger, description=_after(save.operations[index]))
     if not activity.tracing_failure:
-        share = AtShare(rng.uniform(0.2, 0.7))
+        share = AtWork(rng.uniform(0.2, 0.7))
         yield Injection(
             InjectionKind.SAVE, share, notice=True, in_save=True, description="in the save after the notice"
         )
@@ -408,10 +405,10 @@ def _between_outputs(rng: random.Random, activity: FileActivity) -> Iterator[Inj
 
 def _at_end(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
     """After the last output and before the process has ended; and with a notice in which the step can finish its work."""
-    yield Injection(InjectionKind.END, AtShare(rng.uniform(0.5, 0.7), of_notice=True), notice=True)
+    yield Injection(InjectionKind.END, AtWork(rng.uniform(0.5, 0.7), of_notice=True), notice=True)
     for notice in (False, True):
         if activity.tracing_failure:
-            yield Injection(InjectionKind.END, AtShare(rng.uniform(0.9, 0.97), by_time=True), notice)
+            yield Injection(InjectionKind.END, AtTime(rng.uniform(0.9, 0.97)), notice)
         elif activity.outputs and rng.random() < 0.5:
             trigger = AtOperation(OUTPUTS, activity.outputs[-1][0])
             yield Injection(InjectionKind.END, trigger, notice, description="after its last output")
@@ -433,7 +430,7 @@ def _series(rng: random.Random, activity: FileActivity, count: int) -> Iterator[
             trigger = AtOperation(SAVES, save.first + index)
             yield Injection(InjectionKind.SAVE, trigger, notice, description=_after(save.operations[index]))
         else:
-            yield Injection(InjectionKind.MIDDLE, AtShare(rng.uniform(0.5, 1.0) / count), notice)
+            yield Injection(InjectionKind.MIDDLE, AtWork(rng.uniform(0.5, 1.0) / count), notice)
 
 
 _INJECTIONS = {

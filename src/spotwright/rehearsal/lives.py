@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import AttemptTrace
-from spotwright.rehearsal.injection_points import SAVES, AtLife, InjectionPoint
+from spotwright.rehearsal.injection_points import SAVES, AtWork, InjectionKind, InjectionPoint
 from spotwright.rehearsal.loaded_saves import with_databases
 from spotwright.rehearsal.own_work import MeasuredBy, OwnWork
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun
@@ -122,7 +122,7 @@ def lives_of(point: InjectionPoint, trial: TrialRun, own: OwnWork | None, saves:
     ``saves`` is the undisturbed step's number of operations on saves; 0: not known, or it varies.
     """
     trigger, traces = point.injections[0].trigger if point.injections else None, trial.traces.get(trial.task or "", ())
-    if not isinstance(trigger, AtLife) or own is None:
+    if point.kind is not InjectionKind.LIVES or not isinstance(trigger, AtWork) or own is None:
         return None
     lives = list(_measured(trial.attempts, traces, own))
     if len(lives) != len(trial.attempts) or not any(life.is_interrupted for life in lives):

@@ -65,6 +65,11 @@ class OwnWork:
         """The number, from 0, of the operation on saves that completes this share of the work."""
         return min(self.saves, key=lambda count: abs(count - share * self.whole)) - 1
 
+    def last_save(self, share: float) -> tuple[int, float]:
+        """How many operations on saves come before this share of the work, and the share since the last of them."""
+        count = max((each for each in self.saves if each <= share * self.whole), default=0)
+        return count, share - count / self.whole
+
     def done(self, trace: AttemptTrace | None, cpu_seconds: float, progress: Sequence[float | None]) -> float | None:
         """The work of an attempt that reported this ``progress`` first and last, as a share of the whole.
 

@@ -42,15 +42,17 @@ class RehearsalSettings:
 
     def __post_init__(self) -> None:
         """Raise :class:`InputError` for values out of range."""
+        if self.seed < 0:
+            raise InputError(f"--seed {self.seed}: expected a number from 0")
         if self.ranks is not None and not 2 <= self.ranks <= _MAX_RANKS:
             raise InputError(f"--ranks {self.ranks}: expected a number from 2 to {_MAX_RANKS}")
         if not 1 <= self.interruptions <= 100:
             raise InputError(f"--interruptions {self.interruptions}: expected a number from 1 to 100")
-        if not self.tolerance >= 0:
+        if not 0 <= self.tolerance < math.inf:
             raise InputError(f"--tolerance {self.tolerance:g}: expected a number from 0")
-        if self.budget is not None and self.budget <= 0:
+        if self.budget is not None and not 0 < self.budget < math.inf:
             raise InputError(f"--budget {self.budget:g}s: expected a duration above 0")
-        if self.notice is not None and self.notice <= 0:
+        if self.notice is not None and not 0 < self.notice < math.inf:
             raise InputError(
                 f"--notice {self.notice:g}s: expected a duration above 0; points without notice are always included"
             )

@@ -177,13 +177,13 @@ def _dated(step: StepReport) -> Iterator[str]:
     paths = (operation.path for save in step.activity.saves for operation in save.operations)
     path = next((path for path in paths if any(date in path for date in today)), "")
     if path and step.verdict.is_safe:
-        yield f"{path} carries the date of today: an attempt on another day must not look for its own date"
+        yield f"{path} contains today's date: an attempt on another day must still find it"
 
 
 def _not_covered(step: StepReport) -> Iterator[str]:
     """What a rehearsal does not see of this step, and its verdict does not cover."""
     if step.activity.tracing_failure:
-        yield f"{_BY_TIME_ALONE}: whether its node may go inside a save or between outputs is not known"
+        yield f"{_BY_TIME_ALONE}: unknown whether it survives an interruption inside a save or between outputs"
     if step.shares_processes:
         yield (
             f"it was not process 1, as it is in a container ({step.shares_processes}): a stale file with its process id, and a "
@@ -197,14 +197,14 @@ def _not_covered(step: StepReport) -> Iterator[str]:
         )
     if step.changed_results:
         yield (
-            f"{_first_of(step.changed_results)} ends otherwise after an interruption, and no attempt reads it: name it with "
+            f"{_first_of(step.changed_results)} is different after an interruption, and no attempt reads it: name it with "
             "--output if it is a result"
         )
     for killed in step.orphans[:1]:
         ranks = ", ".join(f"{rank} ({command})" for rank, command in killed.orphans.items())
         saved = f", and wrote to saves {killed.orphans_saved} times" if killed.orphans_saved else ""
         yield (
-            f"killed alone, its launcher left ranks running{saved}: {ranks}. On a machine whose processes nobody ends, the next "
+            f"killed alone, its launcher left ranks running{saved}: {ranks}. Where they are not ended, the next "
             "attempt runs beside them: let it end them, or refuse their saves as spotwright.checkpoint does"
         )
     if step.connections:
@@ -256,7 +256,7 @@ def _description(outcome: PointOutcome) -> str:
         if outcome.trial.missing_ranks:
             return f"not interrupted, because {outcome.trial.missing_ranks}"
         if outcome.trial.timed_out:
-            return "given up before the interruption: it took too long, as on a machine that is too busy"
+            return "given up before the interruption: it took too long; the machine may be too busy"
         return f"not interrupted, because it was not traced: {failure}" if failure else _FINISHED_BEFORE
     injected = outcome.trial.injected
     injections = ", ".join(map(_injection, injected)) if len(injected) < 3 else f"{len(injected)} interruptions"
@@ -283,7 +283,7 @@ def _injection(result: InjectionResult) -> str:
 def _cost(step: StepReport) -> Iterator[str]:
     tried = [outcome for outcome in step.outcomes if outcome.trial is not None]
     if tried and not step.interruptions and not any(outcome.problem for outcome in tried):
-        yield "the step finished before every interruption, so this says nothing about interruptions: give it more work"
+        yield "the step finished before every interruption: give it more work"
     if step.cost_per_interruption is not None and step.redone_per_interruption is not None:
         yield (
             f"one interruption costs {_duration(step.cost_per_interruption)} on average, with the new start: "
@@ -293,7 +293,7 @@ def _cost(step: StepReport) -> Iterator[str]:
         yield f"{step.redone_share:.0%} of the interrupted work was redone, measured by {step.measured_by}"
     if step.verdict is Verdict.RESUMES and NO_ANSWER & step.answers_to_sigterm:
         verb = "ignores" if OnSigterm.IGNORES in step.answers_to_sigterm else "blocks"
-        yield f"it {verb} SIGTERM: whoever drains its node waits until the grace period is over"
+        yield f"it {verb} SIGTERM: draining its node takes the whole grace period"
     longest = step.activity.longest_save
     cut = [outcome for outcome in step.outcomes if _was_cut_after_notice(outcome, step.activity)]
     if cut:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.engine.events import RunStatus
-from spotwright.errors import InputError
+from spotwright.errors import InputError, StateError
 from spotwright.kfp.commands import COMMAND_TASK, compiled_command, is_script
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
@@ -160,7 +160,11 @@ def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehear
         report(f"note: {note}")
     for note in prepared.notes:
         report(f"note: {note}")
-    return rehearse_steps(prepared, workspace, settings, task or None, report)
+    try:
+        return rehearse_steps(prepared, workspace, settings, task or None, report)
+    except StateError:
+        shutil.rmtree(folder, ignore_errors=True)  # there is no verdict, and its copies may have filled the disk
+        raise
 
 
 _LARGE = 1 << 30  # bytes

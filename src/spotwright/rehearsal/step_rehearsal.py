@@ -74,7 +74,7 @@ _HALF_AN_OUTPUT = (
     "exited with 0 on SIGTERM before its function had returned: KFP takes this for a success, "
     "and the next task reads the outputs as they are"
 )
-_COUNTS_AS_DONE = ": a Job, Argo and KFP count that as done, and nobody does the rest"
+_COUNTS_AS_DONE = ": a Job, Argo and KFP count that as done, so the rest is never done"
 _MOST_INFORMATIVE = (
     InjectionKind.LIVES,
     InjectionKind.RANK,
@@ -217,6 +217,7 @@ class StepRehearsal:
 
     def _over_budget(self) -> StepReport:
         """The report on a step whose first execution took longer than the budget."""
+        self._first.remove_files()
         attempts = self._first.executed.get(self._task, ())
         progress = attempts[-1].progress if attempts else None
         return StepReport(self._task, (), not_comparable=TrialBudget(self._settings.budget).given_up(progress))

@@ -117,7 +117,10 @@ class SyscallTracer(threading.Thread):
         self._is_frozen = self._is_finished = self._has_filter = False
         self._pending: dict[int, _PendingCall] = {}
         self._released = threading.Event()
-        self._delay_before = 0.0  # before the attempt's code began
+        self._look = threading.Lock()
+        self._waited = 0.0  # seconds, up to the last look
+        self._delays: dict[Path, float] = {}  # of each thread, at the last look
+        self._own_before = 0.0  # before the attempt's code began
         self._held = 0.0  # seconds in which a process of the attempt was stopped for this thread
         self._info = ctypes.create_string_buffer(88)
         self.operations: list[FileOperation] = []
@@ -131,15 +134,22 @@ class SyscallTracer(threading.Thread):
 
     @property
     def run_delay(self) -> float:
-        """Seconds in which the attempt waited for a processor, or for this thread, which works or waits for one itself."""
-        return max(0.0, self._delay() - self._delay_before)
+        """Seconds in which the attempt waited for a processor, or for this thread, which works or waits for one itself.
 
-    def _delay(self) -> float:
-        own = _thread_delay(Path(f"/proc/self/task/{self.native_id}"))
-        threads = (thread for each in process_tree(self._main) for thread in _threads(each)) if self._main else ()
-        return max(own, self._held) + max(
-            map(_thread_delay, threads), default=0.0
-        )  # it waited while it held the attempt
+        Each look adds what the slowest thread has waited since the look before. The kernel forgets the waits of a process that
+        has ended, so there is a look at the end of each process.
+        """
+        with self._look:
+            processes = process_tree(self._main) if self._main else ()
+            delays = {thread: _thread_delay(thread) for each in processes for thread in _threads(each)}
+            self._waited += max(
+                (delay - self._delays.get(thread, 0.0) for thread, delay in delays.items()), default=0.0
+            )
+            self._delays = delays
+            return max(self._own_delay() - self._own_before, self._held) + self._waited
+
+    def _own_delay(self) -> float:
+        return _thread_delay(Path(f"/proc/self/task/{self.native_id}"))
 
     @property
     def cpu_seconds(self) -> float:
@@ -189,8 +199,9 @@ class SyscallTracer(threading.Thread):
             self.failure = f"the system calls of this machine ({platform.machine()}) are not known"
         elif _ptrace(_SEIZE, main, None, _OPTIONS) < 0:
             self.failure = f"ptrace is refused: {os.strerror(ctypes.get_errno())}"
+        self._own_before = self._own_delay()
+        self._delays = {thread: _thread_delay(thread) for thread in _threads(main)}
         self._main = main
-        self._delay_before = self._delay()
         self._began = time.monotonic()
         self._on_begin()
         os.kill(main, signal.SIGCONT)
@@ -266,6 +277,7 @@ class SyscallTracer(threading.Thread):
         if layout is None:
             return False
         if layout.call is FileCall.EXIT:
+            _ = self.run_delay
             if tid == self._main:
                 self._record(FileCall.EXIT, "", "")
             return False

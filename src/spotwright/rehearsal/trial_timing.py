@@ -43,15 +43,25 @@ class TrialTiming:
         """The share of the work after which this share of the notice suffices for the rest of the step."""
         if self.work.seconds <= 0:
             return 1.0
-        left = share * min(self.notice, self.undisturbed) - (self.undisturbed - self.work.end)
-        return min(1.0, max(0.0, 1.0 - left / self.work.seconds))
+        stretch = self.own.seconds / self.work.seconds if self.own is not None else 1.0  # waits count in neither
+        left = share * min(self.notice, self.undisturbed) - stretch * (self.undisturbed - self.work.end)
+        return min(1.0, max(0.0, 1.0 - left / (stretch * self.work.seconds)))
 
     @property
     def environment(self) -> dict[str, str]:
         """Variables for code that adapts its saves: one node is reclaimed while it is at work, possibly without notice.
 
-        If the rate covered all of the time, no save would pay in a training that imports for ten seconds and works for one.
+        If the rate covered all of the time, no save would pay in a training that imports for ten seconds and works for one. The
+        work of a rehearsal is short and a busy machine makes saves slow: where they do not pay either, each life still has some.
         """
         if not self.undisturbed:
             return {}
-        return {"SPOTWRIGHT_INTERRUPT_EVERY": f"{self.work.seconds or self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}
+        work = self.work.seconds or self.undisturbed
+        return {
+            "SPOTWRIGHT_INTERRUPT_EVERY": f"{work:g}",
+            "SPOTWRIGHT_NOTICE": "0",
+            "SPOTWRIGHT_SAVE_WITHIN": f"{_SAVE_WITHIN * work:g}",
+        }
+
+
+_SAVE_WITHIN = 0.1  # of the work: several saves in a life of a third of it, also where the machine is half as busy

@@ -2,13 +2,14 @@
 
 *Not safe*: an interruption changed an output, lost every save, or the step failed after one; or the library itself changed an
 output. *Never finishes*: left alone after an interruption, the step takes many times its undisturbed time. *Undecided*: no
-output could be compared, or too few trials were interrupted while the step was at work. Every other step is safe, and its lives
-decide whether it resumes (:mod:`spotwright.rehearsal.lives`): it *resumes* if it ends although no attempt lives long enough to
-do all of the work, *resumes only with a notice* if it does so only where each interruption had one, *goes back* if its lives
-keep a part but get no further, and *starts over* if they keep no work.
+output could be compared, the work is too short, or too few trials were interrupted while the step was at work. Every other step
+is safe, and its lives decide whether it resumes (:mod:`spotwright.rehearsal.lives`): it *resumes* if it ends although no attempt
+lives long enough to do all of the work, *resumes only with a notice* if it does so only where each interruption had one, *goes
+back* if its lives keep a part but get no further, and *starts over* if they keep no work.
 
-What a step saves and loads explains a verdict, but never makes the step resume. Two findings rule out that it resumes: an
-attempt loads an older save than the newest whole one, or the step redoes three quarters of the interrupted work.
+What a step saves and loads explains a verdict, but never makes the step resume. An attempt that loads an older save than the
+newest whole one makes it *go back*. A step whose lives end and that redoes more than three quarters of the interrupted work
+is *undecided*.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ __all__ = [
 
 MIN_INTERRUPTED = 3
 """The minimum of trials that must be interrupted after the first step of the work."""
+
+_SHORTEST_WORK = 0.1
+"""Seconds of work, without waits for a processor, that can be interrupted in parts: starting a process takes about as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +249,8 @@ class StepReport:
         fewest, count = min(MIN_INTERRUPTED, len(self.outcomes)), len(self.outcomes)
         interrupted = sum(outcome.is_interrupted for outcome in self.outcomes)
         informative = sum(outcome.is_informative for outcome in self.outcomes)
+        if self.own is not None and self.own.seconds < _SHORTEST_WORK and not self.not_comparable:
+            return f"its work takes only {self.own.seconds * 1000:.0f}ms, too short to be interrupted: {_GIVE_MORE}"
         if self.not_comparable or informative >= fewest:
             return self.not_comparable
         advice = self.budget_advice or _GIVE_MORE

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -59,11 +58,6 @@ class WorkPhase:
         """Scale the phase to a step that takes this share of its time."""
         saves_at = tuple(share * at for at in self.saves_at)
         return replace(self, begin=share * self.begin, end=share * self.end, saves_at=saves_at)
-
-    def last_save(self, moment: float) -> tuple[int, float]:
-        """How many operations on saves come before a moment, and the seconds since the last of them."""
-        count = bisect_right(self.saves_at, moment)
-        return count, moment - self.saves_at[count - 1] if count else 0.0
 
 
 _LATE, _LATEST = (

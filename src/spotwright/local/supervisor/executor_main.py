@@ -32,8 +32,11 @@ from typing import Any, NoReturn
 from . import cgroups, custom_paths, kernel
 from . import private_folders as private
 
-__all__ = ["exec_command", "execute", "precompile", "run_executed", "run_forked", "warm_up"]
+__all__ = ["HOOK_VARIABLE", "exec_command", "execute", "precompile", "run_executed", "run_forked", "warm_up"]
 
+
+HOOK_VARIABLE = "_SPOTWRIGHT_HOOK"
+"""Names a file of Python code that a task's process executes before the component, as ``__name__`` ``"task"``."""
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # the exit codes of a shell
 _FORK_SERVER_ONLY = ("_KFP_RUNTIME",)  # variables that only the fork server needs, for the SDK
@@ -243,6 +246,10 @@ def _call_and_report(order: dict[str, Any]) -> int:
 def _call(order: dict[str, Any]) -> None:
     from kfp.dsl import executor
 
+    if HOOK_VARIABLE in os.environ:
+        import runpy  # only a rehearsal needs it; imported at the top it would slow every fork
+
+        runpy.run_path(os.environ[HOOK_VARIABLE], run_name="task")
     path, function, text = order["component"], order["function"], order["executor_input"]
     sys.argv += ["--component_module_path", path, "--function_to_execute", function, "--executor_input", text]
     sys.path[:0] = [os.path.dirname(path), os.getcwd()]  # noqa: PTH109, PTH120 (pathlib costs a small task a tenth of its time)
