@@ -119,8 +119,10 @@ class _Differences(NamedTuple):
         )
 
 
-def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping[str, Any]] = ()) -> list[FoundPool]:
-    """The pools of these nodes, and of Karpenter's NodePools that have none, by name."""
+def found_pools(
+    nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping[str, Any]] = (), taken: Collection[str] = ()
+) -> list[FoundPool]:
+    """The pools of these nodes, and of Karpenter's NodePools that have none, by name. ``taken`` are names of other pools."""
     every = [_node(node) for node in _sorted_out(nodes).workers]
     asked = {one.name: one for one in map(read_node_pool, node_pools)}
     by_pool: dict[tuple[str, str], list[_Node]] = {(NODE_POOL_LABEL, name): [] for name in asked}
@@ -134,7 +136,7 @@ def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping
         classes = _classes((label, value), members, cluster, node_pool)
         differences = _Differences.of(classes, cluster)
         for one in classes:
-            name = name_for(_name(one, differences, cluster), taken=found)
+            name = name_for(_name(one, differences, cluster), taken={*found, *taken})
             pools[name], found[name] = _found(one, name, differences, cluster, node_pool)
     return sorted(_told_apart(found, pools, every), key=lambda pool: pool.name)
 

@@ -12,7 +12,7 @@ reference, ``Nodegroup`` (``capacityType``: on-demand is the default); eksctl-io
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
@@ -20,11 +20,31 @@ from spotwright.clouds.machines import gpu_parts
 from spotwright.clouds.node_labels import architecture_of
 from spotwright.clouds.node_signs import ARCH
 from spotwright.clouds.provider import NVIDIA_GPU
-from spotwright.clouds.provider_records import PREEMPTIBLE, PROVIDERS, machine_tpu
+from spotwright.clouds.provider_records import (
+    COMPUTE_CLASS,
+    PREEMPTIBLE,
+    PROVIDERS,
+    PROVISIONING,
+    machine_accelerator,
+    machine_tpu,
+)
 from spotwright.model.pools import GENERIC, Capacity, Pool
-from spotwright.pools.request import NUMBER, SCALAR, TEXT, UNKNOWN_CAPACITY, ListedPool
+from spotwright.pools.request import DURATION, FLAG, NUMBER, SCALAR, TEXT, UNKNOWN_CAPACITY, ListedPool
 
-__all__ = ["AKS", "EKS", "EKSCTL_CONFIG", "FORMS", "GKE", "Form", "Raw", "block", "mappings", "present"]
+__all__ = [
+    "AGENT_POOL",
+    "CLASS_RULE",
+    "EKSCTL_CONFIG",
+    "FORMS",
+    "GOOGLE_POOL",
+    "GROUP",
+    "NODE_GROUP",
+    "Form",
+    "Raw",
+    "block",
+    "mappings",
+    "present",
+]
 
 
 Raw = Mapping[str, Any]
@@ -34,6 +54,11 @@ _TAINT = {"key": TEXT, "value": TEXT, "effect": TEXT}
 _LABELS = {"*": TEXT}
 _LEAST = 1  # node of a pool at its largest: every provider asks for one
 _GPUS = "set node: of the pool: the machine has GPUs or other accelerators, and how many is not in the list"
+_BLOCK = "Capacity Block: on-demand, and AWS ends its nodes from 30 minutes before the reservation ends"
+CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
+ACCELERATOR = "cloud.google.com/gke-accelerator"
+SHARED_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
+SHARING = "cloud.google.com/gke-gpu-sharing-strategy"
 _EKSCTL_LABEL = "alpha.eksctl.io/nodegroup-name"
 
 
@@ -70,7 +95,7 @@ def _pool(
     *,
     labels: Raw | None = None,
     taints: Sequence[str] = (),
-    bounds: tuple[int, int],
+    bounds: tuple[int, int] | None,
     flags: Raw | None = None,
     notes: Iterable[str] = (),
     **settings: Any,
@@ -80,13 +105,12 @@ def _pool(
     alone = Pool(name, capacity, provider, settings.get("machine", ""), node=settings.get("node"))
     by_provider, tainted = providers.labels(alone), {str(taint) for taint in providers.taints(alone)}
     own = {str(key): str(value) for key, value in (labels or {}).items() if by_provider.get(str(key)) != str(value)}
-    least, most = bounds
+    limits = {} if bounds is None else {"min_nodes": bounds[0], "max_nodes": max(*bounds, _LEAST)}
     written = {
         "capacity": str(capacity.value),
         **providers.setting(provider),
         **{key: value for key, value in settings.items() if value},
-        "min_nodes": least,
-        "max_nodes": max(most, least, _LEAST),
+        **limits,
         "labels": own,
         "taints": [taint for taint in dict.fromkeys(taints) if taint not in tainted],
         "create_flags": {key: value for key, value in (flags or {}).items() if value not in (None, "", [])},
@@ -156,6 +180,7 @@ def _read_gke(raw: Raw) -> ListedPool:
     where = str(raw.get("location") or (zones[0] if zones else ""))
     across = max(len(zones), 1)
     bounds = (int(raw.get("initialNodeCount") or 0) * across,) * 2
+    policy = str(scales.get("locationPolicy") or "")
     if scales.get("enabled"):
         least = scales.get("totalMinNodeCount") or int(scales.get("minNodeCount") or 0) * across
         most = scales.get("totalMaxNodeCount") or int(scales.get("maxNodeCount") or 0) * across
@@ -166,21 +191,28 @@ def _read_gke(raw: Raw) -> ListedPool:
     taints = _taints(config.get("taints")) + [f"{key}={value}:NoSchedule" for key, value in arch.items()]
     taints += ["node.kubernetes.io/os=windows:NoSchedule"] if is_windows else []
     taints += ["google.com/tpu=present:NoSchedule"] if "google.com/tpu" in node else []
+    is_queued = (raw.get("queuedProvisioning") or {}).get("enabled") is True
+    taints += [QUEUED] if is_queued else []
+    is_flexible, duration = config.get("flexStart") is True, str(config.get("maxRunDuration") or "")
+    reserved = config.get("reservationAffinity") or {}
+    is_spot, affinity = is_preemptible or config.get("spot") is True, str(reserved.get("consumeReservationType") or "")
     scopes = [str(one) for one in config.get("oauthScopes") or ()]
     return _pool(
         str(raw["name"]),
         "gke",
-        is_preemptible or config.get("spot") is True,
+        is_spot,
         machine=machine,
         region="-".join(where.split("-")[:2]),
         zones=zones,
         os="windows" if is_windows else "",
         node=node,
-        max_lifetime="24h" if is_preemptible else None,
+        max_lifetime="24h" if is_preemptible else duration or None,
         labels={
             **(config.get("labels") or {}),
             **labels,
             **({PREEMPTIBLE: "true"} if is_preemptible else {}),
+            **({PROVISIONING: "flex-start"} if is_flexible or is_queued else {}),
+            **({PROVISIONING: "reservation"} if affinity == _SPECIFIC else {}),
             **arch,
         },
         taints=taints,
@@ -190,12 +222,50 @@ def _read_gke(raw: Raw) -> ListedPool:
             "disk-type": config.get("diskType"),
             "service-account": config.get("serviceAccount") if config.get("serviceAccount") != "default" else None,
             "scopes": scopes,
+            "flex-start": is_flexible or None,
+            "enable-queued-provisioning": is_queued or None,
+            "location-policy": policy if policy not in ("", LOCATION_POLICIES[is_spot]) else None,
+            "reservation-affinity": _AFFINITIES.get(affinity),
+            "reservation": ",".join(map(str, reserved.get("values") or ())),
         },
         notes=[
             *notes,
-            *(("flex-start VMs: on-demand, and each ends after some days",) if config.get("flexStart") is True else ()),
+            *(ending_notes(PROVISIONING, "flex-start") if is_flexible or is_queued else ()),
+            *_queued(is_queued),
         ],
     )
+
+
+QUEUED = "cloud.google.com/gke-queued=true:NoSchedule"
+"""The taint that GKE sets on nodes of queued provisioning."""
+
+LOCATION_POLICIES: Mapping[bool, str] = {True: "ANY", False: "BALANCED"}
+"""The location policy of a new pool of GKE, by whether it is spot."""
+
+_SPECIFIC = "SPECIFIC_RESERVATION"
+_AFFINITIES = {"NO_RESERVATION": "none", "ANY_RESERVATION": "any", _SPECIFIC: "specific"}
+_SHARING = {"TIME_SHARING": "time-sharing", "MPS": "mps"}
+
+
+def _queued(is_queued: bool) -> Iterator[str]:
+    if is_queued:
+        yield (
+            "queued provisioning: its nodes come only for a ProvisioningRequest, which Kueue makes; a pod without one waits "
+            "for ever"
+        )
+
+
+_ENDINGS = {
+    (PROVISIONING, "flex-start"): "flex-start VMs: on-demand, and each ends after max_lifetime, 7 days at most",
+    (CAPACITY_TYPE, "CAPACITY_BLOCK"): _BLOCK,
+    ("karpenter.k8s.aws/capacity-reservation-type", "capacity-block"): _BLOCK,
+}
+
+
+def ending_notes(key: str, value: str) -> tuple[str, ...]:
+    """What a label says of the time at which a provider ends on-demand nodes; empty for any other label."""
+    found = _ENDINGS.get((key, value))
+    return (found,) if found else ()
 
 
 def _google_devices(config: Raw, machine: str, topology: Any) -> tuple[dict[str, str], dict[str, int], list[str]]:
@@ -208,14 +278,18 @@ def _google_devices(config: Raw, machine: str, topology: Any) -> tuple[dict[str,
         shared = (one.get("gpuSharingConfig") or {}).get("maxSharedClientsPerGpu")
         if not count:
             continue
-        labels["cloud.google.com/gke-accelerator"] = str(one.get("acceleratorType") or "")
+        labels[ACCELERATOR] = str(one.get("acceleratorType") or "")
         if size:
             labels["cloud.google.com/gke-gpu-partition-size"] = size
             count *= gpu_parts(size)
         if shared:
             count *= int(shared)
+            strategy = str((one.get("gpuSharingConfig") or {}).get("gpuSharingStrategy") or "TIME_SHARING")
+            labels[SHARED_CLIENTS], labels[SHARING] = str(shared), _SHARING.get(strategy, strategy.lower())
             notes.append(f"each GPU is shared by {shared} containers, so a node offers {count}")
         node[NVIDIA_GPU] = count
+    if not node and machine_accelerator(machine):
+        notes.append(_GPUS)
     kind, chips = machine_tpu(machine), _CHIPS.search(machine)
     if kind and chips:
         node["google.com/tpu"] = int(chips[1])
@@ -227,12 +301,13 @@ def _google_devices(config: Raw, machine: str, topology: Any) -> tuple[dict[str,
 def _read_eks(raw: Raw) -> ListedPool:
     machines = [str(one) for one in raw.get("instanceTypes") or ()]
     scales, image = raw.get("scalingConfig") or {}, str(raw.get("amiType") or "")
-    kind = str(raw.get("capacityType") or "")
+    kind, end = str(raw.get("capacityType") or ""), raw.get("reservationEnd")
     arn = str(raw.get("nodegroupArn") or "").split(":")
-    reserved = {"eks.amazonaws.com/capacityType": kind} if kind not in ("", "SPOT", "ON_DEMAND") else {}
+    reserved = {CAPACITY_TYPE: kind} if kind not in ("", "SPOT", "ON_DEMAND") else {}
     notes = [] if kind else ["no capacity type is named: EKS makes on-demand nodes then"]
+    notes += [f"{note}{f'; this one ends at {end}' if end else ''}" for note in ending_notes(CAPACITY_TYPE, kind)]
     return _aws_pool(str(raw["nodegroupName"]), "eks", kind == "SPOT", machines, image)(
-        region=arn[3] if len(arn) > 4 else "",
+        region=arn[3] if len(arn) > 4 else str(raw.get("region") or ""),
         labels={**(raw.get("labels") or {}), **reserved},
         taints=_taints(raw.get("taints")),
         bounds=(int(scales.get("minSize") or 0), int(scales.get("maxSize") or 0)),
@@ -255,11 +330,18 @@ def _aws_pool(
             os="windows" if image.upper().startswith("WINDOWS") else "",
             labels={**labels, **({ARCH: "arm64"} if "ARM_64" in image.upper() else {})},
             flags={**flags, "instanceTypes": list(machines) if len(machines) > 1 else None},
-            notes=[*notes, *((_GPUS,) if re.search("GPU|NVIDIA|NEURON", image.upper()) else ())],
+            notes=[*notes, *(() if settings.get("node") else _unsized(machines, image))],
             **settings,
         )
 
     return made
+
+
+def _unsized(machines: Sequence[str], image: str) -> Iterator[str]:
+    """A note where a node of AWS has accelerators and nothing says how many."""
+    starts = PROVIDERS["eks"].gpu_machines
+    if re.search("GPU|NVIDIA|NEURON", image.upper()) or any(one.startswith(starts) for one in machines):
+        yield _GPUS
 
 
 def _read_eksctl(raw: Raw) -> ListedPool:
@@ -286,9 +368,7 @@ def _read_eksctl_config(raw: Raw) -> ListedPool:
     machines = [str(one) for one in given if one and one != "mixed"]
     is_spot: bool | None = raw.get("spot") is True
     if mix:
-        base, above = mix.get("onDemandBaseCapacity"), mix.get("onDemandPercentageAboveBaseCapacity")
-        share = _ALL_ON_DEMAND if above is None else int(above)
-        is_spot = False if share == _ALL_ON_DEMAND else True if share == 0 and not int(base or 0) else None
+        is_spot = _is_spot_mix(mix)
     taints = mappings(raw.get("taints"))
     if isinstance(raw.get("taints"), Mapping):  # of nodeGroups in the past: key, then value:effect
         parts = [(key, *str(value).rpartition(":")) for key, value in raw["taints"].items()]
@@ -303,13 +383,52 @@ def _read_eksctl_config(raw: Raw) -> ListedPool:
         taints=_taints(taints),
         bounds=(int(raw.get("minSize") or 0), int(raw.get("maxSize") or raw.get("desiredCapacity") or 0)),
         flags={"volumeSize": raw.get("volumeSize")} if is_managed else {},
-        notes=["instancesDistribution mixes spot and on-demand in one group: make a group of each"]
-        if is_spot is None
-        else [],
+        notes=[_MIXES] if is_spot is None else [],
     )
 
 
-AKS = Form(
+_MIXES = "it mixes spot and on-demand in one group: make a group of each"
+
+
+def _is_spot_mix(mix: Raw) -> bool | None:
+    """The capacity of a group by its distribution; ``None`` where it has nodes of both."""
+    base, above = mix.get("onDemandBaseCapacity"), mix.get("onDemandPercentageAboveBaseCapacity")
+    share = _ALL_ON_DEMAND if above is None else int(above)
+    return False if share == _ALL_ON_DEMAND else True if share == 0 and not int(base or 0) else None
+
+
+_MARKETS = {"spot": True, "on-demand": False, "capacity-block": False}
+
+
+def _read_group(raw: Raw) -> ListedPool:
+    """A group of machines whose nodes join the cluster by themselves: nothing but its own tags says what its nodes carry."""
+    machines, mix = [str(one) for one in raw.get("instanceTypes") or ()], raw.get("instancesDistribution")
+    market = raw.get("marketType")
+    is_spot = _is_spot_mix(mix) if mix is not None else _MARKETS.get(str(market or ""))
+    labels, end = raw.get("labels") or {}, raw.get("reservationEnd")
+    notes = [_MIXES] if mix is not None and is_spot is None else []
+    notes += (
+        ["its machines are chosen by attributes: set machine: or node: of the pool"] if raw.get("byAttributes") else []
+    )
+    notes += [] if raw.get("maxSize") else ["no upper limit is in the file: set max_nodes"]
+    notes += [f"{_BLOCK}{f'; this one ends at {end}' if end else ''}"] if market == "capacity-block" else []
+    notes += (
+        [] if labels else ["nothing in the file names the labels of its nodes: add those that its start script sets"]
+    )
+    return _aws_pool(str(raw["groupName"]), GENERIC, is_spot, machines, str(raw.get("image") or ""))(
+        region=str(raw.get("region") or ""),
+        zones=[str(zone) for zone in raw.get("availabilityZones") or ()],
+        node={str(key): value for key, value in (raw.get("resources") or {}).items()},
+        max_price=raw.get("maxPrice"),
+        labels=labels,
+        taints=_taints(raw.get("taints")),
+        bounds=(int(raw.get("minSize") or 0), int(raw.get("maxSize") or 0)),
+        flags={},
+        notes=notes,
+    )
+
+
+AGENT_POOL = Form(
     "az",
     "name",
     frozenset({"name", "vmSize"}),
@@ -324,7 +443,7 @@ AKS = Form(
     },
     _read_aks,
 )
-GKE = Form(
+GOOGLE_POOL = Form(
     "gcloud",
     "name",
     frozenset({"name", "config"}),
@@ -332,13 +451,15 @@ GKE = Form(
         **dict.fromkeys(("name", "location"), TEXT),
         "locations": [TEXT],
         "initialNodeCount": NUMBER,
-        "autoscaling": dict.fromkeys(
-            ("minNodeCount", "maxNodeCount", "totalMinNodeCount", "totalMaxNodeCount"), NUMBER
-        ),
+        "autoscaling": dict.fromkeys(("minNodeCount", "maxNodeCount", "totalMinNodeCount", "totalMaxNodeCount"), NUMBER)
+        | {"locationPolicy": TEXT},
+        "queuedProvisioning": {"enabled": FLAG},
         "placementPolicy": {"tpuTopology": TEXT},
         "config": {
             **dict.fromkeys(("machineType", "imageType", "diskType", "serviceAccount"), TEXT),
+            "maxRunDuration": DURATION,
             "diskSizeGb": NUMBER,
+            "reservationAffinity": {"consumeReservationType": TEXT, "values": [TEXT]},
             "labels": _LABELS,
             "taints": [_TAINT],
             "oauthScopes": [TEXT],
@@ -347,19 +468,19 @@ GKE = Form(
                     "acceleratorType": TEXT,
                     "acceleratorCount": NUMBER,
                     "gpuPartitionSize": TEXT,
-                    "gpuSharingConfig": {"maxSharedClientsPerGpu": NUMBER},
+                    "gpuSharingConfig": {"maxSharedClientsPerGpu": NUMBER, "gpuSharingStrategy": TEXT},
                 }
             ],
         },
     },
     _read_gke,
 )
-EKS = Form(
+NODE_GROUP = Form(
     "aws",
     "nodegroupName",
     frozenset({"nodegroupName"}),
     {
-        **dict.fromkeys(("nodegroupName", "nodegroupArn", "capacityType", "amiType"), TEXT),
+        **dict.fromkeys(("nodegroupName", "nodegroupArn", "capacityType", "amiType", "region", "reservationEnd"), TEXT),
         "instanceTypes": [TEXT],
         "diskSize": NUMBER,
         "labels": _LABELS,
@@ -395,5 +516,76 @@ EKSCTL_CONFIG = Form(
     },
     _read_eksctl_config,
 )
-FORMS = (AKS, EKS, _EKSCTL, GKE)
+_RULE = (
+    "machineType",
+    "spot",
+    "gpu",
+    "location",
+    "maxRunDurationSeconds",
+    "computeClass",
+    "number",
+    "name",
+)  # fields of a pool
+
+
+def _read_class_rule(raw: Raw) -> ListedPool:
+    """A rule of a ComputeClass by which GKE makes node pools; what a pool has no field for stays in ``create_flags``."""
+    is_spot, devices = raw.get("spot") is True, raw.get("gpu") or {}
+    count, seconds = int(devices.get("count") or 0), raw.get("maxRunDurationSeconds")
+    machine = str(raw.get("machineType") or "")
+    is_flexible = (raw.get("flexStart") or {}).get("enabled") is True
+    kept = {key: value for key, value in raw.items() if key not in _RULE}
+    return _pool(
+        f"{raw['computeClass']}-{'spot' if is_spot else 'on-demand'}",
+        "gke",
+        is_spot,
+        automatic=True,
+        machine=machine,
+        zones=[str(zone) for zone in (raw.get("location") or {}).get("zones") or ()],
+        node={NVIDIA_GPU: count} if count else None,
+        max_lifetime=f"{seconds}s" if seconds else None,
+        labels={
+            COMPUTE_CLASS: raw["computeClass"],
+            **({ACCELERATOR: str(devices.get("type") or "")} if count else {}),
+            **({PROVISIONING: "flex-start"} if is_flexible else {}),
+        },
+        bounds=None,
+        flags=kept,
+        notes=[]
+        if machine
+        else ["GKE chooses the machine: set node: of the pool, at least for what its GPUs do not say"],
+    )
+
+
+CLASS_RULE = Form(
+    "ComputeClasses",
+    "computeClass",
+    frozenset({"computeClass"}),
+    {
+        **dict.fromkeys(("computeClass", "machineType"), TEXT),
+        "spot": FLAG,
+        "gpu": {"type": TEXT, "count": NUMBER},
+        "location": {"zones": [TEXT]},
+        "flexStart": {"enabled": FLAG},
+        "maxRunDurationSeconds": NUMBER,
+    },
+    _read_class_rule,
+)
+GROUP = Form(
+    "groups of machines",
+    "groupName",
+    frozenset({"groupName"}),
+    {
+        **dict.fromkeys(("groupName", "marketType", "image", "region", "reservationEnd"), TEXT),
+        **dict.fromkeys(("minSize", "maxSize"), NUMBER),
+        **{key: [TEXT] for key in ("instanceTypes", "availabilityZones")},
+        "labels": _LABELS,
+        "taints": [_TAINT],
+        "resources": {"*": SCALAR},
+        "maxPrice": SCALAR,
+        "instancesDistribution": {"onDemandBaseCapacity": NUMBER, "onDemandPercentageAboveBaseCapacity": NUMBER},
+    },
+    _read_group,
+)
+FORMS = (AGENT_POOL, NODE_GROUP, _EKSCTL, GOOGLE_POOL)
 """The forms of lists, in the order in which they are tried."""

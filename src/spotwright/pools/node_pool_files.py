@@ -2,21 +2,25 @@
 
 The lists come from ``az aks nodepool list``, ``gcloud container node-pools list``, ``aws eks describe-nodegroup`` and
 ``eksctl get nodegroup`` (each as JSON), and Terraform's own output (``terraform show -json``, also of a plan, and ``terraform
-state pull``). A form is known by its content.
+state pull``). Objects from which controllers make pools are lists too. A form is known by its content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.errors import InputError
+from spotwright.kube.object_fields import metadata
 from spotwright.model.pools import GENERIC, Capacity, Pool
 from spotwright.pools.listed_forms import EKSCTL_CONFIG, FORMS, Form, Raw, mappings
+from spotwright.pools.pool_objects import is_pool_object, object_pools, ordered_pools
 from spotwright.pools.request import ListedPool, find_wrong, name_for
-from spotwright.pools.terraform_files import is_terraform, terraform_pools
+from spotwright.pools.terraform_files import CONVERTERS, Output, Unread, is_terraform
 
-__all__ = ["TOOLS", "is_listing", "listed_pools"]
+__all__ = ["TOOLS", "Listing", "is_listing", "listed_pools"]
 
 
 TOOLS = (
@@ -26,33 +30,82 @@ TOOLS = (
 """The commands whose output is read."""
 
 
+class Listing(NamedTuple):
+    """What lists of node pools say: the tools that wrote them, the pools under names for spotwright.yaml, and what was not read.
+
+    ``others`` counts the resources that make no nodes, as far as is known, by type.
+    """
+
+    tools: str
+    pools: Sequence[ListedPool]
+    unread: Sequence[Unread] = ()
+    others: Mapping[str, int] = {}
+
+
 def is_listing(document: Raw) -> bool:
-    """Whether an object without a kind is a list of node pools, one of them, or an output of Terraform."""
-    return is_terraform(document) or next(_parts(document), None) is not None
+    """Whether an object is a list of node pools, one of them, an object that makes some, or an output of Terraform."""
+    return is_terraform(document) or is_pool_object(document) or next(_parts(document), None) is not None
 
 
-def listed_pools(documents: Iterable[Raw], name: str) -> tuple[str, list[ListedPool]]:
-    """The tools that wrote the lists, and their pools under names for spotwright.yaml. ``name`` is how messages call the file.
+def listed_pools(documents: Sequence[Raw], name: str, *, has_others: bool = False) -> Listing:
+    """The pools of the lists. ``name`` is how messages call the file; ``has_others``: it shows other pools beside them.
 
     Raises :class:`InputError` with the field that has another form, and for lists without a node pool.
     """
     tools: dict[str, None] = {}
     pools: dict[str, ListedPool] = {}
+    outputs = [Output(one) for one in documents if is_terraform(one)]
+    unread = [
+        Unread("ComputeClass", str(metadata(one).get("name")), f"it orders {', '.join(ordered)}, which {_GCLOUD} shows")
+        for one in documents
+        if (ordered := ordered_pools(one))
+    ]
+    for tool, form, one in _found(documents, outputs):
+        tools[tool] = None
+        wrong = find_wrong(one, form.shape)
+        if not wrong and not one.get(form.name):
+            wrong = f"{form.name} is missing"
+        if wrong:
+            raise InputError(f"{name}: node pool {len(pools) + 1} of {form.tool}: {wrong}")
+        pool = form.read(one)
+        free = name_for(pool.name, taken=pools)
+        pools[free] = pool._replace(name=free, settings=_named(pool, free))
+    unread += (one for output in outputs for one in output.unread)
+    others = sum((output.others() for output in outputs), Counter[str]())
+    if not pools and not has_others:
+        raise InputError(_no_pools(name, outputs, unread))
+    return Listing(
+        ", ".join(tools), [_without_devices_of_others(pool, pools) for pool in pools.values()], unread, others
+    )
+
+
+_GCLOUD = "gcloud container node-pools list --format=json"
+
+
+def _found(documents: Sequence[Raw], outputs: Sequence[Output]) -> Iterator[tuple[str, Form, Raw]]:
+    """Each pool of the documents with the tool that wrote it, its form, and itself."""
+    left = iter(outputs)
     for document in documents:
-        from_terraform = is_terraform(document)
-        for form, one in terraform_pools(document, name) if from_terraform else _parts(document):
-            tools["Terraform" if from_terraform else form.tool] = None
-            wrong = find_wrong(one, form.shape)
-            if not wrong and not one.get(form.name):
-                wrong = f"{form.name} is missing"
-            if wrong:
-                raise InputError(f"{name}: node pool {len(pools) + 1} of {form.tool}: {wrong}")
-            pool = form.read(one)
-            free = name_for(pool.name, taken=pools)
-            pools[free] = pool._replace(name=free, settings=_named(pool, free))
-    if not pools:
-        raise InputError(f"{name}: the list has no node pools")
-    return ", ".join(tools), [_without_devices_of_others(pool, pools) for pool in pools.values()]
+        if is_terraform(document):
+            yield from (("Terraform", form, one) for form, one in next(left).pools())
+        elif is_pool_object(document):
+            yield from ((str(document.get("kind")), form, one) for form, one in object_pools(document, documents))
+        else:
+            yield from ((form.tool, form, one) for form, one in _parts(document))
+
+
+def _no_pools(name: str, outputs: Sequence[Output], unread: Sequence[Unread]) -> str:
+    """The message for lists without a node pool, with what was found and why it is none."""
+    if unread:
+        return f"{name}: no node pool can be read: {'; '.join(one.text for one in unread[:_SHOWN])}"
+    if not outputs:
+        return f"{name}: the list has no node pools"
+    there = ", ".join(sorted({kind for output in outputs for kind in output.found})[:_MOST_TYPES]) or "no resources"
+    return f"{name}: an output of Terraform without a node pool: expected {', '.join(CONVERTERS)}, found {there}"
+
+
+_SHOWN = 3
+_MOST_TYPES = 5
 
 
 def _without_devices_of_others(pool: ListedPool, pools: Mapping[str, ListedPool]) -> ListedPool:
