@@ -25,7 +25,9 @@ def read(*documents: Any) -> dict[str, ListedPool]:
     settings = {pool.name: dict(pool.settings) for pool in pools}
     config = configuration.from_mapping({"version": 1, "pools": settings})
     for name, pool in config.pools.items():
-        assert script(Request(pool, config.pools)), name
+        is_reserved = "eks.amazonaws.com/capacityType" in pool.labels
+        if not pool.automatic:
+            assert script(Request(pool, config.pools), "aws" if is_reserved else None), name
     return {pool.name: pool for pool in pools}
 
 

@@ -53,7 +53,7 @@ _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule
 _TAINT = {"key": TEXT, "value": TEXT, "effect": TEXT}
 _LABELS = {"*": TEXT}
 _LEAST = 1  # node of a pool at its largest: every provider asks for one
-_GPUS = "set node: of the pool: the machine has GPUs or other accelerators, and how many is not in the list"
+UNSIZED_GPUS = "set node: of the pool: the machine has GPUs or other accelerators, and how many is not in the list"
 _BLOCK = "Capacity Block: on-demand, and AWS ends its nodes from 30 minutes before the reservation ends"
 CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
 ACCELERATOR = "cloud.google.com/gke-accelerator"
@@ -165,7 +165,7 @@ def _read_aks(raw: Raw) -> ListedPool:
         },
         notes=[
             *(("scaleSetPriority Low: low-priority VMs became Spot VMs",) if priority == "low" else ()),
-            *((_GPUS,) if machine.startswith(PROVIDERS["aks"].gpu_machines) else ()),
+            *((UNSIZED_GPUS,) if machine.startswith(PROVIDERS["aks"].gpu_machines) else ()),
         ],
     )
 
@@ -229,9 +229,9 @@ def _read_gke(raw: Raw) -> ListedPool:
             "reservation": ",".join(map(str, reserved.get("values") or ())),
         },
         notes=[
-            *notes,
             *(ending_notes(PROVISIONING, "flex-start") if is_flexible or is_queued else ()),
-            *_queued(is_queued),
+            *([QUEUED_NOTE] if is_queued else ()),
+            *notes,
         ],
     )
 
@@ -239,20 +239,17 @@ def _read_gke(raw: Raw) -> ListedPool:
 QUEUED = "cloud.google.com/gke-queued=true:NoSchedule"
 """The taint that GKE sets on nodes of queued provisioning."""
 
+QUEUED_NOTE = (
+    "queued provisioning: nodes come only for a ProvisioningRequest of Kueue; a pod without one waits for ever"
+)
+"""What the users of such a pool must know."""
+
 LOCATION_POLICIES: Mapping[bool, str] = {True: "ANY", False: "BALANCED"}
 """The location policy of a new pool of GKE, by whether it is spot."""
 
 _SPECIFIC = "SPECIFIC_RESERVATION"
 _AFFINITIES = {"NO_RESERVATION": "none", "ANY_RESERVATION": "any", _SPECIFIC: "specific"}
 _SHARING = {"TIME_SHARING": "time-sharing", "MPS": "mps"}
-
-
-def _queued(is_queued: bool) -> Iterator[str]:
-    if is_queued:
-        yield (
-            "queued provisioning: its nodes come only for a ProvisioningRequest, which Kueue makes; a pod without one waits "
-            "for ever"
-        )
 
 
 _ENDINGS = {
@@ -289,7 +286,7 @@ def _google_devices(config: Raw, machine: str, topology: Any) -> tuple[dict[str,
             notes.append(f"each GPU is shared by {shared} containers, so a node offers {count}")
         node[NVIDIA_GPU] = count
     if not node and machine_accelerator(machine):
-        notes.append(_GPUS)
+        notes.append(UNSIZED_GPUS)
     kind, chips = machine_tpu(machine), _CHIPS.search(machine)
     if kind and chips:
         node["google.com/tpu"] = int(chips[1])
@@ -341,7 +338,7 @@ def _unsized(machines: Sequence[str], image: str) -> Iterator[str]:
     """A note where a node of AWS has accelerators and nothing says how many."""
     starts = PROVIDERS["eks"].gpu_machines
     if re.search("GPU|NVIDIA|NEURON", image.upper()) or any(one.startswith(starts) for one in machines):
-        yield _GPUS
+        yield UNSIZED_GPUS
 
 
 def _read_eksctl(raw: Raw) -> ListedPool:
