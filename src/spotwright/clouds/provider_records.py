@@ -103,7 +103,7 @@ _AKS = Provider(
             "agentpool",
             None,
             "nodes of aks-engine, which is retired; AKS itself also sets kubernetes.azure.com/agentpool",
-            instead=_AGENT_POOL,
+            instead=(_AGENT_POOL, "karpenter.sh/nodepool"),  # node auto-provisioning sets it too
         ),
     ),
     zone_labels=("topology.disk.csi.azure.com/zone",),

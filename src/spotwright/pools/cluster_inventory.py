@@ -25,7 +25,16 @@ from spotwright.errors import InputError
 from spotwright.kinds.argo_steps import argo_version, code_paths, effective, templates
 from spotwright.kinds.kind import Retry, kind_of, kinds_of_every_node
 from spotwright.kinds.situation import objects_within
-from spotwright.kube.admission import ADMITTING, Others, Unreadable, admitted, no_others, object_name, unreadable
+from spotwright.kube.admission import (
+    ADMITTING,
+    SYSTEM_CLASSES,
+    Others,
+    Unreadable,
+    admitted,
+    no_others,
+    object_name,
+    unreadable,
+)
 from spotwright.kube.object_fields import metadata
 from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
@@ -51,7 +60,6 @@ from spotwright.pools.terraform_files import Unread, is_terraform, manifests
 from spotwright.scheduling.ladder import too_large
 
 __all__ = [
-    "SYSTEM_CLASSES",
     "ClusterInventory",
     "Finding",
     "Objects",
@@ -71,9 +79,6 @@ __all__ = [
     "taints_of",
 ]
 
-
-SYSTEM_CLASSES: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-"""The priority classes that every cluster has."""
 
 _HIGHEST_OF_USERS = 1_000_000_000
 _TOTAL, _CRITICAL, _BY_PRIORITY = (
