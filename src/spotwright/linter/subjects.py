@@ -267,7 +267,7 @@ def _objects(document: Document, base: Path, value: Any, beside: FileObjects) ->
 
 
 _ROLE_LABEL = "spotwright.dev/role"
-_HELD = ("tolerations", "affinity", "nodeSelector")
+_HELD = ("tolerations", "affinity", "nodeSelector", "priorityClassName")
 _LEVEL = {key: POD[key] for key in (*_HELD, "volumes") if key in POD}
 
 
