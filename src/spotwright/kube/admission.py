@@ -192,7 +192,7 @@ def priority(spec: Mapping[str, Any], others: Others) -> Priority | None:
     ``plugin/pkg/admission/priority``.
     """
     named, given = spec.get("priorityClassName"), spec.get("priority")
-    if not named and _is_whole(given):
+    if not named and isinstance(given, int) and _is_whole(given):
         return Priority(given, "its priority")
     if isinstance(named, str) and named in SYSTEM_CLASSES:
         return Priority(SYSTEM_CLASSES[named], f"PriorityClass {named}")

@@ -73,12 +73,17 @@ def check_landing(ground: ClusterInventory) -> Iterator[Finding]:
                     f"pool {pool.name}",
                     f"none of the {len(works)} pod templates that fit there tolerates the taint {taint}: none of these "
                     "pods can be scheduled there",
-                    "spotwright place adds the toleration where the policy allows the pool"
+                    _SYSTEM_POOL
+                    if taint.key == "CriticalAddonsOnly"
+                    else "spotwright place adds the toleration where the policy allows the pool"
                     if providers.is_spot_taint(pool, taint) or providers.is_gpu_taint(taint)
                     else f"spotwright place adds it for work whose policy names the pool: ladder: [{pool.name}]",
                 )
 
 
+_SYSTEM_POOL = (
+    "leave it so: the pool is for the cluster's own add-ons; remove it from spotwright.yaml, so that no work goes there"
+)
 _WISH = resolve([Layer("any work", {"spot": Spot.PREFER})])
 
 

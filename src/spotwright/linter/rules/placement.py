@@ -208,7 +208,10 @@ def _wrong_market(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     group = pods.spec[:-2]
     market, where = market_type(mapping_at(pods.document.get(()), *group))
     if market == "spot" and pods.reach <= Reach.OPEN:
-        yield Problem((*group, *where), f"{pods.label} says that its nodes are spot, and asks for no spot nodes")
+        fix = (
+            "Correct the label: spotwright place keeps the head on on-demand nodes." if "headGroupSpec" in group else ""
+        )
+        yield Problem((*group, *where), f"{pods.label} says that its nodes are spot, and asks for no spot nodes", fix)
     if market == "on-demand" and pods.asks_for_spot:
         yield Problem((*group, *where), f"{pods.label} says that its nodes are on-demand, and asks for spot nodes")
 
