@@ -214,7 +214,9 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
     label says, such as the capacity, is said.
 
     Pools that have no node now are read off what their provider's tool lists: az aks nodepool list, gcloud container node-pools
-    list, aws eks describe-nodegroup, eksctl get nodegroup (each as JSON), terraform show -json, and the API model of aks-engine.
+    list, aws eks describe-nodegroup, eksctl get nodegroup (each as JSON), terraform show -json, and the API model of aks-engine;
+    and off objects from which controllers make them: Crossplane, Config Connector, ACK, Azure Service Operator, OpenShift's
+    MachineSets, kOps, and a ComputeClass. What makes nodes and cannot be read is named.
     """
     if cluster == (nodes is not None):
         raise click.UsageError("name a file of nodes (- for standard input), or --cluster")
