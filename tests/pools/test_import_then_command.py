@@ -41,8 +41,8 @@ def imported(*documents: Any) -> Settings:
     """The pools of spotwright.yaml that the documents give."""
     objects = read_objects("\n".join(json.dumps(one) for one in documents), "pools.json")
     listed = listed_pools(objects.listings, "pools.json").pools if objects.listings else ()
-    found = found_pools((), objects.node_pools)
-    return {pool.name: pool.settings for pool in (*listed, *found)}
+    found = {pool.name: pool.settings for pool in found_pools((), objects.node_pools)}
+    return {pool.name: pool.settings for pool in listed} | found
 
 
 def commanded(settings: Settings, tool: str) -> dict[str, str]:
