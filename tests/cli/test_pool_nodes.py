@@ -276,7 +276,7 @@ def test_a_cpu_manifest_is_not_blamed_for_the_taints_of_gpu_pools(folder: Path) 
 def test_the_listed_pools_and_the_unknown_capacity_are_said(folder: Path) -> None:
     eksctl = {"Cluster": "c", "Name": "ng", "InstanceType": "m5.large", "MaxSize": 4, "MinSize": 0, "Type": "managed"}
     result = run("import", "-", stdin=json.dumps([eksctl]))
-    assert result.stdout.startswith("# Read from -, node pools as eksctl lists them.")
+    assert result.stdout.startswith("# Read from -, node pools as described by eksctl.")
     assert plain_yaml.load(result.stdout)["pools"]["ng"]["max_nodes"] == 4
     assert result.stderr.startswith("warning: pool ng: capacity unknown")
     (folder / "spotwright.yaml").write_text(CONFIG)

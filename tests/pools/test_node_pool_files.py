@@ -21,11 +21,13 @@ from spotwright.pools.request import ListedPool, Request
 def read(*documents: Any) -> dict[str, ListedPool]:
     """The pools of the documents, which load as a configuration, and for each of which a tool prints something."""
     text = "\n".join(json.dumps(document) for document in documents)
-    _, pools = listed_pools(read_objects(text, "pools.json").listings, "pools.json")
+    pools = listed_pools(read_objects(text, "pools.json").listings, "pools.json").pools
     settings = {pool.name: dict(pool.settings) for pool in pools}
     config = configuration.from_mapping({"version": 1, "pools": settings})
     for name, pool in config.pools.items():
-        assert script(Request(pool, config.pools)), name
+        is_reserved = "eks.amazonaws.com/capacityType" in pool.labels
+        if not pool.automatic:
+            assert script(Request(pool, config.pools), "aws" if is_reserved else None), name
     return {pool.name: pool for pool in pools}
 
 

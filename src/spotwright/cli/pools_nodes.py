@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent, shorten
@@ -37,6 +38,7 @@ from spotwright.visible_text import visible
 
 if TYPE_CHECKING:
     from spotwright.cluster.found_pools import FoundPool
+    from spotwright.pools.node_pool_files import Listing
 
 __all__ = ["ask_cluster", "check_json", "check_pools", "cluster_options", "import_pools", "read_file"]
 
@@ -212,12 +214,14 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
     label says, such as the capacity, is said.
 
     Pools that have no node now are read off what their provider's tool lists: az aks nodepool list, gcloud container node-pools
-    list, aws eks describe-nodegroup, eksctl get nodegroup (each as JSON), terraform show -json, and the API model of aks-engine.
+    list, aws eks describe-nodegroup, eksctl get nodegroup (each as JSON), terraform show -json, and the API model of aks-engine;
+    and off objects from which controllers make them: Crossplane, Config Connector, ACK, Azure Service Operator, OpenShift's
+    MachineSets, kOps, and a ComputeClass. What makes nodes and cannot be read is named.
     """
     if cluster == (nodes is not None):
         raise click.UsageError("name a file of nodes (- for standard input), or --cluster")
     from spotwright.pools.azure import pools_of_api_model
-    from spotwright.pools.node_pool_files import listed_pools
+    from spotwright.pools.node_pool_files import Listing, listed_pools
 
     objects = ask_cluster(context) if nodes is None else read_file(nodes)
     name = "the cluster" if nodes is None else str(nodes)
@@ -228,32 +232,45 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
             ((pool.name, "", pool.settings, pool.notes) for pool in past),
         )
         return SUCCEEDED
+    listing = Listing("", ())
     if objects.listings and not objects.nodes:
-        tools, listed = listed_pools(objects.listings, name)
-        title = f"Read from {name}, node pools as {tools} lists them. Prices and times of notice are yours to add."
-        titles = (title, *_left_beside(objects))
-        _print_pools(titles, ((pool.name, "", pool.settings, pool.notes) for pool in listed))
-        _warn_of_unknown(listed)
-        return SUCCEEDED
-    if nodes is None and not objects.nodes and not objects.node_pools:
+        listing = listed_pools(objects.listings, name, has_others=bool(objects.node_pools))
+    elif nodes is None and not objects.nodes and not objects.node_pools:
         raise InputError("the cluster has no nodes and no NodePool of Karpenter, so it shows no pools")
-    if not objects.node_pools:
+    elif not objects.node_pools:
         objects.require_nodes(name)
     from spotwright.cluster.found_pools import found_pools, left_out
 
-    found = found_pools(objects.nodes, objects.node_pools)
-    if not found:
+    taken = [pool.name for pool in listing.pools]
+    found = found_pools(objects.nodes, objects.node_pools, taken)
+    if not found and not listing.pools:
         raise InputError(
             f"{name}: none of the {len(objects.nodes)} nodes is one to place work on. {' '.join(left_out(objects.nodes))}"
         )
-    title = "Read off the nodes of a cluster. Prices, limits and times of notice are yours to add."
-    _print_pools((title, *left_out(objects.nodes), *_left_beside(objects)), _described(found, objects))
-    _warn_of_unknown(found)
+    titles = [
+        f"Read from {name}, node pools as described by {listing.tools}. Prices and times of notice are yours to add."
+        if listing.pools
+        else "Read off the nodes of a cluster. Prices, limits and times of notice are yours to add.",
+        *left_out(objects.nodes),
+        *_left_beside(objects, listing),
+    ]
+    listed = ((pool.name, "", pool.settings, pool.notes) for pool in listing.pools)
+    _print_pools(titles, (*listed, *_described(found, objects)))
+    _warn_of_unknown([*listing.pools, *found])
+    for one in (*listing.unread, *objects.unread):
+        say(f"warning: not read: {visible(one.text)}", err=True)
     return SUCCEEDED
 
 
-def _left_beside(objects: Objects) -> Iterator[str]:
+def _left_beside(objects: Objects, listing: Listing) -> Iterator[str]:
     """What else the file has, and no pool is read off."""
+    for one in (*listing.unread, *objects.unread):
+        yield f"Not read: {one.text}."
+    if listing.others:
+        most = Counter(listing.others).most_common(_SHOWN)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in most)
+        more = " and others" if len(listing.others) > _SHOWN else ""
+        yield f"{sum(listing.others.values())} other resources make no nodes, as far as is known: {kinds}{more}."
     if objects.listings and objects.nodes:
         yield "Left out a list of node pools, because nodes stand beside it. Import it from a separate file."
     if objects.others:

@@ -79,12 +79,12 @@ class Label(NamedTuple):
 
 
 class PastForm(NamedTuple):
-    """A label of the past. ``value``: None for any. ``instead``: the label that makes it harmless, where both are set."""
+    """A label of the past. ``value``: None for any. ``instead``: labels that make it harmless, where one is set beside it."""
 
     key: str
     value: str | None
     today: str
-    instead: str = ""
+    instead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False, match_args=False)

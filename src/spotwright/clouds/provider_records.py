@@ -14,7 +14,15 @@ from spotwright.clouds.provider import AZURE, NVIDIA_GPU, Form, Label, NamingRul
 from spotwright.model.pools import GENERIC, Pool
 from spotwright.model.scheduling_terms import Taint
 
-__all__ = ["AUTOSCALERS", "COMPUTE_CLASS", "PREEMPTIBLE", "PROVIDERS", "machine_accelerator", "machine_tpu"]
+__all__ = [
+    "AUTOSCALERS",
+    "COMPUTE_CLASS",
+    "PREEMPTIBLE",
+    "PROVIDERS",
+    "PROVISIONING",
+    "machine_accelerator",
+    "machine_tpu",
+]
 
 
 _SEEN = "nodes and manifests shown in public repositories"
@@ -95,7 +103,7 @@ _AKS = Provider(
             "agentpool",
             None,
             "nodes of aks-engine, which is retired; AKS itself also sets kubernetes.azure.com/agentpool",
-            instead=_AGENT_POOL,
+            instead=(_AGENT_POOL, "karpenter.sh/nodepool"),  # node auto-provisioning sets it too
         ),
     ),
     zone_labels=("topology.disk.csi.azure.com/zone",),
@@ -194,7 +202,8 @@ _AKS = Provider(
 # Sources: Google Cloud, "Run fault-tolerant workloads at lower costs in Spot Pods", "About node auto-provisioning".
 
 _SPOT = "cloud.google.com/gke-spot"
-_PROVISIONING = "cloud.google.com/gke-provisioning"
+PROVISIONING = "cloud.google.com/gke-provisioning"
+"""Label of GKE with the way in which a node was provisioned."""
 
 PREEMPTIBLE = "cloud.google.com/gke-preemptible"
 """Label (``true``) of preemptible VMs, which older guides select by."""
@@ -263,16 +272,16 @@ _GKE = Provider(
     pool_label="cloud.google.com/gke-nodepool",
     # a preemptible node has no gke-spot, a Spot VM no gke-preemptible
     spot=(
-        Form({_SPOT: "true", _PROVISIONING: "spot"}),
-        Form({PREEMPTIBLE: "true", _PROVISIONING: "preemptible"}),
+        Form({_SPOT: "true", PROVISIONING: "spot"}),
+        Form({PREEMPTIBLE: "true", PROVISIONING: "preemptible"}),
     ),
-    on_demand_labels={_PROVISIONING: "standard"},  # without gke-spot
+    on_demand_labels={PROVISIONING: "standard"},  # without gke-spot
     automatic_spot_taints=(Taint(_SPOT, "true"),),
     gpu_taints=(Taint(NVIDIA_GPU, "present"),),
     tolerates_requests=True,
     # "preemptible" is the taint in Google's own guide to preemptible pools with Kubeflow Pipelines
-    spot_taint_keys=frozenset({_SPOT, PREEMPTIBLE, _PROVISIONING, "preemptible"}),
-    capacity_signs={_PROVISIONING: CapacitySign(("preemptible",), ("flex-start", "reservation"))},
+    spot_taint_keys=frozenset({_SPOT, PREEMPTIBLE, PROVISIONING, "preemptible"}),
+    capacity_signs={PROVISIONING: CapacitySign(("preemptible",), ("flex-start", "reservation"))},
     past=(
         PastForm(
             PREEMPTIBLE,
@@ -471,6 +480,7 @@ _EKS = Provider(
         "k8s.amazonaws.com": _ON_AWS,
         "alpha.eksctl.io": frozenset({"EKS node groups"}),
     },
+    gpu_machines=("g3", "g4", "g5", "g6", "g7", "gr6", "p2", "p3", "p4", "p5", "p6", "inf", "trn", "dl1", "dl2", "vt1"),
     machines=(r"[a-z][a-z0-9-]*\.(?:nano|micro|small|medium|large|\d*xlarge|metal)", _ON_AWS),
     domains=r"amazonaws|\beks\b",
     clouds=(_AMAZON,),

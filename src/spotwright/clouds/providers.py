@@ -8,7 +8,7 @@ mean spot anywhere, deprecated labels with their replacement, and the pools with
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
     "CAPACITY_LABELS",
+    "CUT_OFF",
     "GPU_TAINT_KEYS",
     "INSTANCE_TYPE",
     "NODE_POOL_LABEL",
@@ -33,6 +34,7 @@ __all__ = [
     "ZONE",
     "allowed_name",
     "azure_zone",
+    "below_cut_off",
     "built_in_pools",
     "commands_to_free",
     "gpus_of",
@@ -167,13 +169,13 @@ PAST_FORMS: tuple[PastForm, ...] = (
         "beta.kubernetes.io/instance-type",
         None,
         "the label is node.kubernetes.io/instance-type today",
-        instead="node.kubernetes.io/instance-type",
+        instead=("node.kubernetes.io/instance-type",),
     ),
     PastForm(
         "failure-domain.beta.kubernetes.io/zone",
         None,
         "the label is topology.kubernetes.io/zone today",
-        instead="topology.kubernetes.io/zone",
+        instead=("topology.kubernetes.io/zone",),
     ),
     *(PastForm(key, value, _UNMANAGED) for key, value in sorted(UNMANAGED_SPOT_LABELS.items())),
 )
@@ -183,7 +185,7 @@ PAST_FORMS: tuple[PastForm, ...] = (
 def past_forms(labels: Mapping[str, str]) -> Iterator[PastForm]:
     """The forms of the past among the labels of a node."""
     for form in PAST_FORMS:
-        if form.key in labels and form.value in (None, labels[form.key]) and form.instead not in labels:
+        if form.key in labels and form.value in (None, labels[form.key]) and not labels.keys() & set(form.instead):
             yield form
 
 
@@ -449,3 +451,22 @@ def gpus_of(pool: Pool) -> Mapping[str, int]:
 
 def _offers_gpu(pool: Pool) -> bool:
     return bool(pool.node and pool.node.get(NVIDIA_GPU))
+
+
+CUT_OFF = -10
+"""The lowest priority of pods for which the cluster autoscaler makes nodes: the default of expendable-pods-priority-cutoff."""
+
+
+def below_cut_off(priority: int, maker: str, pools: Iterable[Pool]) -> str:
+    """What the autoscaler does with pods of a priority on the pools that it grows, if that is below its cut-off; else empty.
+
+    ``maker`` names what gives the priority. Karpenter has no such limit. Source: kubernetes/autoscaler, FAQ, "How does Cluster
+    Autoscaler work with Pod Priority and Preemption?"; Microsoft Learn, "Use the cluster autoscaler in AKS" (the same default).
+    """
+    grown = [pool.name for pool in pools if of(pool).has_groups and pool.min_nodes < pool.max_nodes]
+    if priority >= CUT_OFF or not grown:
+        return ""
+    return (
+        f"{maker} has the value {priority}: below {CUT_OFF} the cluster autoscaler makes no node for pods, and removes nodes "
+        f"under them, also those with safe-to-evict: false ({', '.join(grown[:3])}{' and others' if len(grown) > 3 else ''})"
+    )

@@ -32,7 +32,8 @@ from spotwright.model.pools import GENERIC, Capacity, Pool
 from spotwright.model.quantities import parse_resource
 from spotwright.model.scheduling_terms import Taint
 from spotwright.pools.cluster_inventory import labels_of, name_of, names, taints_of
-from spotwright.pools.karpenter import NODE_CLASS_LABELS, NodePool, read_node_pool
+from spotwright.pools.karpenter import CAPACITY_TYPE, NODE_CLASS_LABELS, RESERVED, NodePool, read_node_pool
+from spotwright.pools.listed_forms import QUEUED, QUEUED_NOTE, UNSIZED_GPUS, ending_notes
 from spotwright.pools.request import UNKNOWN_CAPACITY, name_for
 
 __all__ = ["FoundPool", "found_pools", "left_out"]
@@ -75,6 +76,11 @@ class _Node(NamedTuple):
     cloud: str
 
     @property
+    def is_reserved(self) -> bool:
+        """Whether Karpenter made it in reserved capacity."""
+        return self.labels.get(CAPACITY_TYPE) == RESERVED
+
+    @property
     def accelerators(self) -> frozenset[str]:
         """The accelerators that it offers, by resource."""
         return frozenset(name for name in self.offers if providers.is_accelerator(name))
@@ -94,6 +100,7 @@ class _Class(NamedTuple):
     nodes: Sequence[_Node] = ()
     common: Mapping[str, str] = MappingProxyType({})
     distinction: tuple[tuple[str, str], ...] = ()
+    is_reserved: bool = False
 
 
 class _Differences(NamedTuple):
@@ -111,7 +118,7 @@ class _Differences(NamedTuple):
         """Compare the classes."""
         return cls(
             len(classes) == 1,
-            len({one.is_spot for one in classes}) > 1,
+            len({(one.is_spot, one.is_reserved) for one in classes}) > 1,
             len({one.os for one in classes}) > 1,
             len({one.arch for one in classes}) > 1,
             len({one.accelerators for one in classes}) > 1,
@@ -119,8 +126,10 @@ class _Differences(NamedTuple):
         )
 
 
-def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping[str, Any]] = ()) -> list[FoundPool]:
-    """The pools of these nodes, and of Karpenter's NodePools without nodes, by name."""
+def found_pools(
+    nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping[str, Any]] = (), taken: Collection[str] = ()
+) -> list[FoundPool]:
+    """The pools of these nodes, and of Karpenter's NodePools that have none, by name. ``taken`` are names of other pools."""
     every = [_node(node) for node in _sorted_out(nodes).workers]
     asked = {one.name: one for one in map(read_node_pool, node_pools)}
     by_pool: dict[tuple[str, str], list[_Node]] = {(NODE_POOL_LABEL, name): [] for name in asked}
@@ -134,7 +143,7 @@ def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping
         classes = _classes((label, value), members, cluster, node_pool)
         differences = _Differences.of(classes, cluster)
         for one in classes:
-            name = name_for(_name(one, differences, cluster), taken=found)
+            name = name_for(_name(one, differences, cluster), taken={*found, *taken})
             pools[name], found[name] = _found(one, name, differences, cluster, node_pool)
     return sorted(_told_apart(found, pools, every), key=lambda pool: pool.name)
 
@@ -251,7 +260,7 @@ def _classes(
     def kind(node: _Node) -> Hashable:
         if are_alike:
             return node.is_spot
-        made = (node.is_spot, node.os, node.arch)
+        made = (node.is_spot, node.is_reserved, node.os, node.arch)
         if pool[0]:
             return made
         return (*made, node.taints, node.accelerators, frozenset(cluster.chosen(node.labels, node.name).items()))
@@ -261,9 +270,12 @@ def _classes(
         classes = [part for one in classes for part in _by_accelerators(one)]
     if node_pool is not None:
         arch = node_pool.archs[0] if len(node_pool.archs) == 1 else ""
-        there = {one.is_spot for one in classes}
+        there = {(one.is_spot, one.is_reserved) for one in classes}
+        asked = {capacity: (capacity == "spot", capacity == RESERVED) for capacity in node_pool.capacities}
         classes += [
-            _Class(pool, is_spot, node_pool.os, arch) for is_spot in node_pool.capacities if is_spot not in there
+            _Class(pool, is_spot, node_pool.os, arch, is_reserved=is_reserved)
+            for is_spot, is_reserved in asked.values()
+            if (is_spot, is_reserved) not in there
         ]
     return classes
 
@@ -281,7 +293,8 @@ def _class_of(pool: tuple[str, str], nodes: Sequence[_Node]) -> _Class:
     sets = [node.labels.items() for node in nodes]
     common = dict(sorted(set(sets[0]).intersection(*sets[1:])))
     arch = archs.pop() if len(archs) == 1 else ""
-    return _Class(pool, nodes[0].is_spot, nodes[0].os, arch, accelerators, nodes, common)
+    is_reserved = bool(pool[0]) and nodes[0].is_reserved
+    return _Class(pool, nodes[0].is_spot, nodes[0].os, arch, accelerators, nodes, common, is_reserved=is_reserved)
 
 
 def _by_accelerators(whole: _Class) -> list[_Class]:
@@ -308,7 +321,7 @@ def _name(one: _Class, differences: _Differences, cluster: _Cluster) -> str:
     """The name of the pool, with this class's distinction if the pool has several."""
     words = [one.pool[1] or _word_for(one, differences, cluster) or "other-nodes"]
     if differences.capacity:
-        words.append({True: "spot", False: "on-demand", None: "unknown"}[one.is_spot])
+        words.append(RESERVED if one.is_reserved else {True: "spot", False: "on-demand", None: "unknown"}[one.is_spot])
     if differences.os and one.os != "linux":
         words.append(one.os)
     if differences.arch and one.arch not in ("", "amd64"):
@@ -357,10 +370,13 @@ def _found(
         **({"labels": dict(pool.labels)} if pool.labels else {}),
         **({"taints": taints} if taints else {}),
         **({"notice": "30s"} if is_azure and pool.is_spot else {}),
-        **({"max_lifetime": node_pool.lifetime} if node_pool and node_pool.lifetime else {}),
+        **({"max_lifetime": lifetime} if (lifetime := (node_pool and node_pool.lifetime) or _lifetime(one)) else {}),
         **({"create_flags": flags} if flags else {}),
     }
     notes = [*_notes(one, pool, taints), *(node_pool.notes if node_pool else ())]
+    asked = (str(one.get("key")) for one in flags.get("requirements", ()))
+    if not one.nodes and any(re.search("instance-(gpu|accelerator)|sku-gpu", key) for key in asked):
+        notes.append(UNSIZED_GPUS)
     return pool, FoundPool(name, settings, sorted(each.name for each in one.nodes), notes, one.is_spot is not None)
 
 
@@ -373,6 +389,8 @@ def _own_labels(
     own = {**asked, **_chosen(one, cluster), **dict(one.distinction)}
     if one.is_spot is not None:
         own |= {key: value for key, value in common.items() if providers.is_spot_node({key: value}, ()) is one.is_spot}
+    if one.is_reserved:
+        own[CAPACITY_TYPE] = RESERVED
     differs = one.arch != "amd64" or len(cluster.archs) > 1
     if one.arch and differs and (ARCH in common or not one.nodes):
         own[ARCH] = one.arch
@@ -418,9 +436,21 @@ def _flags(one: _Class, pool: Pool, node_pool: NodePool | None) -> Iterator[tupl
         yield setting, machines
 
 
+_DURATION = "cloud.google.com/gke-max-run-duration-seconds"
+
+
+def _lifetime(one: _Class) -> str:
+    """The lifetime that GKE gives the nodes of a class; empty where no label says it."""
+    seconds = one.common.get(_DURATION, "")
+    return f"{seconds}s" if seconds.isdecimal() and int(seconds) else ""
+
+
 def _notes(one: _Class, pool: Pool, taints: Sequence[str]) -> Iterator[str]:
     if one.is_spot is None:
         yield UNKNOWN_CAPACITY
+    yield from (note for pair in one.common.items() for note in ending_notes(*pair))
+    if QUEUED in taints:
+        yield QUEUED_NOTE
     machines = _values(one.nodes, INSTANCE_TYPE)
     if len(machines) > 1:
         yield f"machines of several sizes ({names(machines)}): node is the largest amount of each resource"

@@ -272,7 +272,7 @@ def _facts(
 
 
 Move = Literal["taken-back", "evicted", "deleted"]
-"""Count an attempt recalled, its pod evicted, or a pod deleted because its machine is gone."""
+"""Recall of an attempt that got no node in time; eviction of its pod; deletion of a pod whose machine is gone."""
 
 
 class Tally:

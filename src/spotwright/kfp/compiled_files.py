@@ -117,10 +117,27 @@ def _parse(path: Path) -> list[dict[str, Any]]:
 
 
 def _parse_json(path: Path, text: str) -> list[Any]:
+    from spotwright.yaml_composer import MAX_DEPTH
+
     try:
-        return [json.loads(text)]
+        document = json.loads(text)
     except ValueError as error:
         raise PipelineError(f"{path}: not valid JSON: {error}") from error
+    except RecursionError:
+        document = None  # deeper than Python reads
+    if document is None or _is_deeper(document, MAX_DEPTH):
+        raise PipelineError(f"{path}: not a compiled pipeline: nested deeper than {MAX_DEPTH} levels")
+    return [document]
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether a value has more levels of mappings and lists than these."""
+    layer = [value]
+    while layer and levels >= 0:
+        held = (one.values() if isinstance(one, dict) else one for one in layer)
+        layer = [inner for some in held for inner in some if isinstance(inner, dict | list)]
+        levels -= 1
+    return bool(layer)
 
 
 def _parse_yaml(path: Path, text: str) -> list[Any]:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from spotwright.errors import PipelineError
 from spotwright.kfp.compiled import Compiled, sorted_json
 
 __all__ = [
@@ -134,12 +135,21 @@ def _same_parameters(one: Any, other: Any) -> bool:
     return list(inspect.signature(one).parameters) == list(inspect.signature(other).parameters)
 
 
+MAX_COPIES = 2_000
+"""Executors that the SDK may copy out of pipelines inside a pipeline: copies double with each level of two calls."""
+
+
 def _merge_executors(
     main_deployment_config: Any, sub_pipeline_spec: Any, main_platform_spec: Any, sub_platform_spec: Any
 ) -> None:
     from google.protobuf import json_format
 
     executors = json_format.MessageToDict(sub_pipeline_spec.deployment_spec).get("executors") or {}
+    if len(main_deployment_config.executors) + len(executors) > MAX_COPIES:
+        raise PipelineError(
+            f"pipelines inside pipelines make more than {MAX_COPIES:,} tasks, and the SDK copies them at each call; call the "
+            "inner pipeline in a dsl.ParallelFor, which has it once"
+        )
     labels = _fresh_names(executors, set(main_deployment_config.executors))
     for component in sub_pipeline_spec.components.values():
         if component.executor_label:

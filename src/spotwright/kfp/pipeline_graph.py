@@ -327,9 +327,21 @@ def _inputs_in_texts(task: TaskSpec) -> set[str]:
     return parameter_placeholders(texts)
 
 
+def _remedy(name: str) -> str:
+    """What helps where a task reads the item of a loop that is not around it in the compiled file."""
+    if "loop-item-param" not in name:
+        return ""
+    return (
+        ": it is the item of a loop that is not around the task: use the item inside its own dsl.ParallelFor, or compile with "
+        "the newest kfp 2"
+    )
+
+
 def _check_source(ir_pass: IrPass, dag: Dag, source: Source, of_dag: Mapping[str, Any], kind: str, place: str) -> None:
     if isinstance(source, DagInput) and source.name not in of_dag:
-        raise ir_pass.error(place, f"it reads the pipeline's input {source.name!r}, which does not exist")
+        raise ir_pass.error(
+            place, f"it reads the pipeline's input {source.name!r}, which does not exist{_remedy(source.name)}"
+        )
     if isinstance(source, FinalStatus) and source.task not in dag.tasks:
         raise ir_pass.error(place, f"it reads the final status of the task {source.task!r}, which does not exist")
     if isinstance(source, TaskOutput):

@@ -286,6 +286,9 @@ def effective(
     pod: dict[str, Any] = {
         **{name: value for name, (value, _) in parts.items()},
         "imagePullSecrets": get((*spec, "imagePullSecrets")),
+        "priorityClassName": get((*template.path, "priorityClassName"))
+        or get((*spec, "templateDefaults", "priorityClassName"))
+        or get((*spec, "podPriorityClassName")),
         "containers": _containers(get, spec, template),
         "initContainers": get((*template.path, "initContainers")),
         "volumes": get((*template.path, "volumes")),

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -119,6 +120,33 @@ class Claim(NamedTuple):
     tasks: frozenset[str] | None = None
 
 
+class Earlier:
+    """Names of a list that come before one of them, as bits: thousands of tasks that each wait for all others need no sets.
+
+    ``bits`` has the bit of each name of the list, and ``mask`` the bits of those in it.
+    """
+
+    __slots__ = ("_bits", "_mask")
+
+    def __init__(self, bits: Mapping[str, int], mask: int) -> None:
+        """Keep them; the bits are shared by all calls of the list."""
+        self._bits, self._mask = bits, mask
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a name comes before."""
+        return isinstance(name, str) and bool(self._mask & self._bits.get(name, 0))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether they are the same names of lists with the same names."""
+        if not isinstance(other, Earlier):
+            return NotImplemented
+        return self._mask == other._mask and (self._bits is other._bits or self._bits == other._bits)
+
+    def __hash__(self) -> int:
+        """The hash of the bits."""
+        return hash(self._mask)
+
+
 class Call(NamedTuple):
     """A step on the way to pods: a task of a DAG, a step, a replicated job. ``where`` is the list in which it has its ``name``.
 
@@ -128,7 +156,7 @@ class Call(NamedTuple):
 
     where: Path
     name: str
-    after: frozenset[str] = frozenset()
+    after: Earlier = Earlier({}, 0)
     is_conditional: bool = False
     times: int | None = 1
 
@@ -417,20 +445,29 @@ def calls_after(
     where: Path, after: Mapping[str, Iterable[str]], stay: Iterable[str] = (), conditional: Iterable[str] = ()
 ) -> dict[str, Call]:
     """The calls of a list by their names, each behind all before it. ``stay`` are those that do not end by themselves."""
-    names = list(after)
-    bits = {name: 1 << index for index, name in enumerate(names)}
-    before = [sum(bits[one] for one in set(after[name]) if one in bits) for name in names]
-    for middle, bit in enumerate(bits.values()):  # Warshall's closure
-        for index, found in enumerate(before):
-            if found & bit:
-                before[index] |= before[middle]
-    ends = sum(bits.values()) & ~sum(bits[one] for one in set(stay) if one in bits)
+    bits = {name: 1 << index for index, name in enumerate(after)}
+    needed = {name: [one for one in set(given) if one in bits] for name, given in after.items()}
+    before = dict.fromkeys(bits, 0)
+    sorter = TopologicalSorter(needed)
+    try:
+        order: Iterable[str] = list(sorter.static_order())
+    except CycleError:
+        order = (name for _ in bits for name in bits)  # a circle, whose tasks never run: until nothing changes
+    changed = 0
+    for count, name in enumerate(order):
+        found = before[name]
+        for one in needed[name]:
+            found |= before[one] | bits[one]
+        if found != before[name]:
+            before[name], changed = found, count
+        elif count - changed > len(bits):
+            break
+    ends = (1 << len(bits)) - 1 & ~sum(bits[one] for one in set(stay) if one in bits)
     may_not_run = set(conditional)
-    calls = {}
-    for name, found in zip(names, before, strict=True):
-        ended = found & ends & ~bits[name]
-        calls[name] = Call(where, name, frozenset(one for one in names if ended & bits[one]), name in may_not_run)
-    return calls
+    return {
+        name: Call(where, name, Earlier(bits, found & ends & ~bits[name]), name in may_not_run)
+        for name, found in before.items()
+    }
 
 
 def claims_in(data: Any, path: Path) -> Iterator[Claim]:

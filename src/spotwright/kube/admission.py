@@ -21,8 +21,10 @@ from spotwright.model.scheduling_terms import is_placeholder
 
 __all__ = [
     "ADMITTING",
+    "SYSTEM_CLASSES",
     "Added",
     "Others",
+    "Priority",
     "Unreadable",
     "additions",
     "admitted",
@@ -31,6 +33,7 @@ __all__ = [
     "namespace_selector",
     "no_others",
     "object_name",
+    "priority",
     "unreadable",
 ]
 
@@ -169,6 +172,40 @@ def contradiction(spec: Mapping[str, Any], namespace: str | None, others: Others
     own = mapping(spec.get("nodeSelector"))
     wanted = namespace_selector(namespace, others)
     return next(((key, value) for key, value in wanted.items() if key in own and str(own[key]) != value), None)
+
+
+SYSTEM_CLASSES: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+"""The priority classes that every cluster has."""
+
+
+class Priority(NamedTuple):
+    """The priority of a pod, and what gives it: ``PriorityClass batch``, or ``its priority``."""
+
+    value: int
+    maker: str
+
+
+def priority(spec: Mapping[str, Any], others: Others) -> Priority | None:
+    """The priority of a pod as admitted; ``None`` where its class is not given, or has no whole number as its value.
+
+    A pod without a class has the value of the class that is the default of the cluster, else 0. Source: Kubernetes,
+    ``plugin/pkg/admission/priority``.
+    """
+    named, given = spec.get("priorityClassName"), spec.get("priority")
+    if not named and isinstance(given, int) and _is_whole(given):
+        return Priority(given, "its priority")
+    if isinstance(named, str) and named in SYSTEM_CLASSES:
+        return Priority(SYSTEM_CLASSES[named], f"PriorityClass {named}")
+    for one in others("PriorityClass"):
+        is_its = _is_named(one, named) if named else one.get("globalDefault") is True
+        value = one.get("value") or 0
+        if is_its and _is_whole(value):
+            return Priority(value, object_name(one))
+    return None if named else Priority(0, "no PriorityClass")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _with_defaults(container: Any, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> Any:

@@ -267,7 +267,7 @@ def _objects(document: Document, base: Path, value: Any, beside: FileObjects) ->
 
 
 _ROLE_LABEL = "spotwright.dev/role"
-_HELD = ("tolerations", "affinity", "nodeSelector")
+_HELD = ("tolerations", "affinity", "nodeSelector", "priorityClassName")
 _LEVEL = {key: POD[key] for key in (*_HELD, "volumes") if key in POD}
 
 
@@ -530,12 +530,9 @@ def _role(owner: KubeObject, path: Path) -> str:
         step = path[depth - 1]
         if isinstance(step, int):
             item = owner.mapping(*path[:depth])
-            return str(
-                next(
-                    (item[key] for key in ("name", "groupName", "pipelineTaskName") if isinstance(item.get(key), str)),
-                    step,
-                )
-            )
+            named = (item[key] for key in ("name", "groupName", "pipelineTaskName") if isinstance(item.get(key), str))
+            targets = [str(mapping_of(one).get("name")) for one in items_of(item.get("targetJobs"))]
+            return next(named, ", ".join(targets) or f"{path[depth - 2]}[{step}]")
         if step == "headGroupSpec":
             return "head"
         if step not in plain and not step.endswith(("Specs", "jobs", "Jobs")):

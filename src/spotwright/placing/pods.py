@@ -8,7 +8,7 @@ them has it). A policy that contradicts the manifest is refused with both lines.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -16,6 +16,8 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.provider import CLUSTER_AUTOSCALER
+from spotwright.clouds.providers import below_cut_off
+from spotwright.kube.admission import priority
 from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool
@@ -144,6 +146,16 @@ class Placed:
         return any(rung.spot for rung in self.ladder.rungs)
 
 
+def _warn_of_priority(ctx: PlaceContext, spec: Path, pools: Collection[str]) -> None:
+    """Warn where the cluster autoscaler makes no nodes for pods of this priority on pools of the ladder."""
+    given = ctx.editor.get(spec)
+    found = priority(given, ctx.others) if isinstance(given, dict) else None
+    if found is not None:
+        text = below_cut_off(found.value, found.maker, [ctx.config.pools[name] for name in pools])
+        if text:
+            ctx.add_finding(Level.WARNING, spec, text)
+
+
 def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Placed:
     """Place the pods of one role and add its report. Raises :class:`ManifestError` if no pool fits.
 
@@ -163,6 +175,7 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
     report.on_demand_reason = reason if policy.sources.get("spot") == reason else ""
     report.on_spot = policy.spot is not None and any(rung.spot for rung in ladder.rungs)
     ctx.roles.append(report)
+    _warn_of_priority(ctx, role.spec, pools)
     if hook and report.on_demand_reason == hook:
         if not ladder.rungs:
             text = f"{role.name} stays unchanged: {hook}; no on-demand pool fits it: describe one in spotwright.yaml"

@@ -9,7 +9,7 @@ autoscaler reads labels and taints with ``eks:DescribeNodegroup``); AWS CLI refe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spotwright.clouds import providers
@@ -20,6 +20,7 @@ from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.retries import EXPANDER_MEANINGS, expander_objects
 from spotwright.placing.yaml_writer import flow
+from spotwright.pools.listed_forms import CAPACITY_TYPE
 from spotwright.pools.request import (
     Flags,
     Request,
@@ -89,12 +90,12 @@ def refuse_managed_group(pool: Pool, tool: str) -> None:
 
 def _flags(request: Request, name: str) -> dict[str, tuple[Word, ...]]:
     pool = request.pool
-    labels = labels_at_start(request)
+    labels = _given_labels(request)
     flags: dict[str, tuple[Word, ...]] = {
         "cluster-name": (request.cluster or _CLUSTER,),
         "nodegroup-name": (name,),
         **({"region": (pool.region,)} if pool.region else {}),
-        "capacity-type": ("SPOT" if pool.is_spot else "ON_DEMAND",),
+        "capacity-type": (pool.labels.get(CAPACITY_TYPE, "SPOT" if pool.is_spot else "ON_DEMAND"),),
         "instance-types": tuple(machines_of(pool)),
         **({"ami-type": (_ami(pool),)} if gpus(pool) or pool.os == "windows" or _is_arm(pool) else {}),
         "scaling-config": (f"minSize={pool.min_nodes},maxSize={pool.max_nodes},desiredSize={pool.min_nodes}",),
@@ -106,6 +107,11 @@ def _flags(request: Request, name: str) -> dict[str, tuple[Word, ...]]:
     merged = with_create_flags(request, flags, _AWS_SAID_BY)
     merged.pop("instanceTypes", None)  # the word of eksctl, whose values are among instance-types
     return merged
+
+
+def _given_labels(request: Request) -> Mapping[str, str]:
+    """The labels to give, without the capacity's, which EKS sets."""
+    return {key: value for key, value in labels_at_start(request).items() if key != CAPACITY_TYPE}
 
 
 def _ami(pool: Pool) -> str:
@@ -206,8 +212,13 @@ def shared_meanings(request: Request, machines: Sequence[Word], setting: str) ->
             yield request.warn(
                 "max_price is not given to EKS: a managed node group pays the spot price, and has no ceiling"
             )
+    elif CAPACITY_TYPE in pool.labels:
+        yield (
+            f"Reserved: the label {CAPACITY_TYPE} is {pool.labels[CAPACITY_TYPE]}. The reservation stands in a launch template: "
+            "create_flags: {launch-template: id=lt-...}."
+        )
     else:
-        yield "On-demand: the label eks.amazonaws.com/capacityType is ON_DEMAND."
+        yield f"On-demand: the label {CAPACITY_TYPE} is ON_DEMAND."
     if gpus(pool):
         yield (
             "GPUs: the machine brings them, the NVIDIA AMI its driver. The device plugin is yours to install, and must "
@@ -312,7 +323,11 @@ def eksctl_config(request: Request) -> Iterator[str]:
 
 def _group(request: Request, name: str) -> dict[str, Any]:
     pool = request.pool
-    labels = labels_at_start(request)
+    labels = _given_labels(request)
+    if CAPACITY_TYPE in pool.labels:
+        raise InputError(
+            f"pool {pool.name}: eksctl makes no managed group with {CAPACITY_TYPE}={pool.labels[CAPACITY_TYPE]}: use --as aws"
+        )
     return {
         "name": name,
         "spot": pool.is_spot,

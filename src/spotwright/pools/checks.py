@@ -15,6 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from spotwright.clouds import providers
+from spotwright.clouds.providers import CUT_OFF, below_cut_off
 from spotwright.config import Config
 from spotwright.kube.pod import scheduling_of
 from spotwright.model.policy import BUILT_IN, Layer, Policy, Spot, imply_spot, resolve
@@ -72,12 +73,17 @@ def check_landing(ground: ClusterInventory) -> Iterator[Finding]:
                     f"pool {pool.name}",
                     f"none of the {len(works)} pod templates that fit there tolerates the taint {taint}: none of these "
                     "pods can be scheduled there",
-                    "spotwright place adds the toleration where the policy allows the pool"
+                    _SYSTEM_POOL
+                    if taint.key == "CriticalAddonsOnly"
+                    else "spotwright place adds the toleration where the policy allows the pool"
                     if providers.is_spot_taint(pool, taint) or providers.is_gpu_taint(taint)
                     else f"spotwright place adds it for work whose policy names the pool: ladder: [{pool.name}]",
                 )
 
 
+_SYSTEM_POOL = (
+    "leave it so: the pool is for the cluster's own add-ons; remove it from spotwright.yaml, so that no work goes there"
+)
 _WISH = resolve([Layer("any work", {"spot": Spot.PREFER})])
 
 
@@ -169,6 +175,18 @@ _DEFAULT_GRACE = 30.0
 _OF_PRIORITY = "its priority"
 _OF_UNKNOWN = "its priority class (the value is in no file, so it may be the least)"
 _DECIDING = {"grace_period", "ladder", "spot"}
+
+
+def check_priorities(ground: ClusterInventory) -> Iterator[Finding]:
+    """Work with a priority for which the cluster autoscaler makes no nodes."""
+    for work in ground.works:
+        priority = ground.priority_of(work)
+        maker = f"PriorityClass {named}" if (named := work.spec.get("priorityClassName")) else "its priority"
+        landing = [pool for pool in ground.pools.values() if not ground.refusal(pool, work)]
+        text = "" if priority is None else below_cut_off(priority, maker, landing)
+        if text:
+            fix = f"give the class a value of {CUT_OFF} or more; preemptionPolicy: Never keeps its pods from preempting others"
+            yield Finding("priority-below-cutoff", Severity.WARNING, work.where, text, fix)
 
 
 def check_endings(ground: ClusterInventory) -> Iterator[Finding]:
@@ -384,6 +402,7 @@ CHECKS: tuple[Callable[[ClusterInventory], Iterator[Finding]], ...] = (
     check_leftovers,
     check_growth,
     check_endings,
+    check_priorities,
     check_landing,
     check_expander,
     check_groups,

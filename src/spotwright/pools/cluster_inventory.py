@@ -25,7 +25,17 @@ from spotwright.errors import InputError
 from spotwright.kinds.argo_steps import argo_version, code_paths, effective, templates
 from spotwright.kinds.kind import Retry, kind_of, kinds_of_every_node
 from spotwright.kinds.situation import objects_within
-from spotwright.kube.admission import ADMITTING, Others, Unreadable, admitted, no_others, object_name, unreadable
+from spotwright.kube.admission import (
+    ADMITTING,
+    SYSTEM_CLASSES,
+    Others,
+    Unreadable,
+    admitted,
+    no_others,
+    object_name,
+    unreadable,
+)
+from spotwright.kube.object_fields import metadata
 from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
@@ -35,6 +45,7 @@ from spotwright.placing.patch import data_document, value_at
 from spotwright.placing.pod_spec import POD, PodSpecError, check_value, pod_requests
 from spotwright.pools.autoscaler_config_maps import priorities_of, status_of
 from spotwright.pools.node_pool_files import TOOLS, is_listing
+from spotwright.pools.pool_objects import MADE_BY, why_unread
 from spotwright.pools.request import (
     API_MODEL,
     CONFIG_MAP,
@@ -45,10 +56,10 @@ from spotwright.pools.request import (
     find_wrong,
     word_for,
 )
+from spotwright.pools.terraform_files import Unread, is_terraform, manifests
 from spotwright.scheduling.ladder import too_large
 
 __all__ = [
-    "SYSTEM_CLASSES",
     "ClusterInventory",
     "Finding",
     "Objects",
@@ -68,9 +79,6 @@ __all__ = [
     "taints_of",
 ]
 
-
-SYSTEM_CLASSES: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-"""The priority classes that every cluster has."""
 
 _HIGHEST_OF_USERS = 1_000_000_000
 _TOTAL, _CRITICAL, _BY_PRIORITY = (
@@ -128,7 +136,7 @@ def read_shutdown(settings: Mapping[str, Any], name: str) -> Shutdown:
 
 _LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList", "PriorityClassList", "ConfigMapList")
 _ASK = "kubectl get nodes -o json"
-_OR_A_LIST = f", or for pools import with {TOOLS}"
+_OR_A_LIST = f", or for pools import with {TOOLS}; {MADE_BY} are read too"
 _NO_KIND = "object without a kind"
 _GAP = re.compile(r"(?:[ \t\r\n]|(?<=\n)---(?=[ \t\r\n]|\Z))*")
 
@@ -144,6 +152,7 @@ class Objects:
     ``config_maps`` are the cluster autoscaler's by name, each with where it stands; ``no_config_maps`` says why a cluster
     does not show them. ``has_all``: one that is not among them is not in the cluster. ``is_empty``: there is a list without
     objects, as kubectl writes it for a cluster without nodes. ``admitting`` are those that say what a cluster adds to pods.
+    ``unread`` are objects that make nodes, and that Spotwright does not read.
     """
 
     nodes: list[Mapping[str, Any]] = field(default_factory=list)
@@ -160,6 +169,7 @@ class Objects:
     has_all: bool = False
     is_empty: bool = False
     admitting: list[Mapping[str, Any]] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
 
     def of_kind(self, kind: str) -> Iterator[Mapping[str, Any]]:
         """The objects of a kind that say what a cluster adds to pods."""
@@ -184,7 +194,9 @@ class Objects:
         found = found or ", ".join(f"{len(some)} {kind}" for some, kind in held if some) or "a List without items"
         if self.listings:
             found = "a list of node pools, which pools import reads"
-        others = _OR_A_LIST if _NO_KIND in self.others else ""
+        elif self.unread:
+            found = "; ".join(one.text for one in self.unread[:3])
+        others = _OR_A_LIST if self.unread or _NO_KIND in self.others else ""
         raise InputError(f"{name}: expected nodes, found {found}: write the file with {_ASK}{others}")
 
 
@@ -264,8 +276,19 @@ def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
         objects.api_models.append(one)
     elif is_listing(one):
         objects.listings.append(one)
+        _sort_inner(one, objects, name)
+    elif kind and (why := why_unread(kind)):
+        objects.unread.append(Unread(kind, str(metadata(one).get("name") or ""), why))
     else:
         objects.others[kind or _NO_KIND] += 1
+
+
+def _sort_inner(listing: Mapping[str, Any], objects: Objects, name: str) -> None:
+    """Sort the objects that an output of Terraform has inside its resources."""
+    found, unread = manifests(listing, name) if is_terraform(listing) else ((), ())
+    objects.unread += unread
+    for one in found:
+        _sort(one, objects, name)
 
 
 def add_object(one: Mapping[str, Any], objects: Objects, name: str) -> bool:

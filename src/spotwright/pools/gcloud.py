@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from spotwright.clouds import providers
 from spotwright.clouds.machines import gpu_parts
 from spotwright.clouds.node_signs import PLATFORM_TAINTS
-from spotwright.clouds.provider_records import COMPUTE_CLASS, PREEMPTIBLE, machine_accelerator
+from spotwright.clouds.provider_records import COMPUTE_CLASS, PREEMPTIBLE, PROVISIONING, machine_accelerator
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool
+from spotwright.pools.listed_forms import LOCATION_POLICIES, QUEUED, SHARED_CLIENTS, SHARING
 from spotwright.pools.request import (
     Flags,
     Request,
@@ -40,8 +41,16 @@ _ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
 _RESERVED = ("cloud.google.com/", "kubernetes.io/", "k8s.io/")
 _PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
 _TOPOLOGY_LABEL = "cloud.google.com/gke-tpu-topology"
-_SAID_BY_MACHINE = (_ACCELERATOR_LABEL, _PARTITION_LABEL, _TOPOLOGY_LABEL, "cloud.google.com/gke-tpu-accelerator")
-_TAINTS_BY_GOOGLE = ("google.com/tpu", *PLATFORM_TAINTS)
+_SAID_BY_MACHINE = (
+    _ACCELERATOR_LABEL,
+    _PARTITION_LABEL,
+    _TOPOLOGY_LABEL,
+    "cloud.google.com/gke-tpu-accelerator",
+    PROVISIONING,
+    SHARED_CLIENTS,
+    SHARING,
+)
+_TAINTS_BY_GOOGLE = ("google.com/tpu", QUEUED.partition("=")[0], *PLATFORM_TAINTS)
 _SAID_BY = {
     "spot": "capacity",
     "preemptible": "capacity",
@@ -53,6 +62,7 @@ _SAID_BY = {
     "max-nodes": "max_nodes",
     "node-labels": "labels",
     "node-taints": "taints",
+    "max-run-duration": "max_lifetime",
 }
 
 
@@ -99,21 +109,22 @@ def _flags(request: Request) -> dict[str, tuple[Word, ...]]:
     taints = [
         taint.with_equals for taint in pool.taints if taint not in by_google and taint.key not in _TAINTS_BY_GOOGLE
     ]
-    topology = pool.labels.get(_TOPOLOGY_LABEL)
+    topology, is_preemptible = pool.labels.get(_TOPOLOGY_LABEL), PREEMPTIBLE in pool.labels
     flags: dict[str, tuple[Word, ...]] = {
         "cluster": (request.cluster or _CLUSTER,),
         "location": (_LOCATION,),
         "machine-type": (pool.machine,),
         **({"accelerator": (_accelerators(pool),)} if gpus(pool) else {}),
         **({"tpu-topology": (topology,)} if topology else {}),
-        **({"preemptible" if PREEMPTIBLE in pool.labels else "spot": ()} if pool.is_spot else {}),
+        **({"preemptible" if is_preemptible else "spot": ()} if pool.is_spot else {}),
         **({"image-type": ("WINDOWS_LTSC_CONTAINERD",)} if pool.os == "windows" else {}),
         **({"node-locations": (",".join(pool.zones),)} if pool.zones else {}),
         "enable-autoscaling": (),
         "num-nodes": (-(-pool.min_nodes // max(len(pool.zones), 1)),),
         "total-min-nodes": (pool.min_nodes,),
         "total-max-nodes": (pool.max_nodes,),
-        "location-policy": ("ANY" if pool.is_spot else "BALANCED",),
+        **({"max-run-duration": (f"{int(pool.max_lifetime)}s",)} if pool.max_lifetime and not is_preemptible else {}),
+        "location-policy": (LOCATION_POLICIES[pool.is_spot],),
         **({"node-labels": (",".join(f"{key}={value}" for key, value in labels.items()),)} if labels else {}),
         **({"node-taints": (",".join(taints),)} if taints else {}),
     }
@@ -126,11 +137,13 @@ def _is_ours(key: str) -> bool:
 
 def _accelerators(pool: Pool) -> str:
     """The value of ``--accelerator``. Partitions are offered as GPUs; their size begins with their slices (1g.5gb)."""
-    size = pool.labels.get(_PARTITION_LABEL, "")
+    size, clients = pool.labels.get(_PARTITION_LABEL, ""), pool.labels.get(SHARED_CLIENTS, "")
     partition = f",gpu-partition-size={size}" if size else ""
-    return (
-        f"type={accelerator(pool)},count={max(gpus(pool) // gpu_parts(size), 1)},gpu-driver-version=default{partition}"
-    )
+    strategy = pool.labels.get(SHARING, "time-sharing")
+    sharing = f",gpu-sharing-strategy={strategy},max-shared-clients-per-gpu={clients}" if clients else ""
+    offered = gpu_parts(size) * (int(clients) if clients.isdecimal() and int(clients) else 1)
+    count = max(gpus(pool) // offered, 1)
+    return f"type={accelerator(pool)},count={count},gpu-driver-version=default{partition}{sharing}"
 
 
 def _availability(pool: Pool) -> Iterator[str]:
@@ -165,6 +178,8 @@ def _meanings(request: Request) -> Iterator[str]:
     yield from request.warnings
     if pool.is_spot:
         yield from _spot_meanings(request)
+    elif PROVISIONING in pool.labels:
+        yield f"On-demand: the flags below make nodes with the label {PROVISIONING}={pool.labels[PROVISIONING]}."
     else:
         yield (
             "On-demand: without --spot the nodes are standard VMs, with the label "

@@ -150,7 +150,14 @@ def _rule(pool: Pool) -> dict[str, Any]:
             raise InputError(f"pool {pool.name}: GKE allows no pool of that name: rename it in spotwright.yaml")
         return {"nodepools": [name]}
     devices = {"gpu": {"type": accelerator(pool), "count": gpus(pool)}} if gpus(pool) else {}
-    return {**({"machineType": pool.machine} if pool.machine else {}), "spot": pool.is_spot, **devices}
+    return {
+        **({"machineType": pool.machine} if pool.machine else {}),
+        "spot": pool.is_spot,
+        **devices,
+        **({"location": {"zones": list(pool.zones)}} if pool.zones else {}),
+        **({"maxRunDurationSeconds": int(pool.max_lifetime)} if pool.max_lifetime else {}),
+        **pool.create_flags,
+    }
 
 
 def _meanings(name: str, members: Sequence[Pool]) -> Iterator[str]:

@@ -37,10 +37,24 @@ from spotwright.placing.kueue_flavors import flavor_order
 from spotwright.placing.yaml_writer import flow
 from spotwright.pools.request import Request, comment, counted, gpus, items, name_at_provider, own_fields
 
-__all__ = ["NODE_CLASS_LABELS", "NodePool", "karpenter_objects", "longest_end", "read_node_pool"]
+__all__ = [
+    "CAPACITY_TYPE",
+    "NODE_CLASS_LABELS",
+    "RESERVED",
+    "NodePool",
+    "karpenter_objects",
+    "longest_end",
+    "read_node_pool",
+]
 
 
-_CAPACITY_TYPE = "karpenter.sh/capacity-type"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+"""Label of nodes with the capacity for which Karpenter asked."""
+
+RESERVED = "reserved"
+"""The capacity type of reserved machines, which are on-demand ones: in spotwright.yaml the label distinguishes them."""
+
+_CAPACITIES = ("spot", "on-demand", RESERVED)
 _DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 _AWS_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"}
 _AZURE_CLASS = {"group": "karpenter.azure.com", "kind": "AKSNodeClass"}
@@ -55,13 +69,13 @@ NODE_CLASS_LABELS: Mapping[str, Mapping[str, str]] = {
 
 
 class NodePool(NamedTuple):
-    """What a NodePool of a cluster asks for. ``capacities``: True for spot. ``flags`` are settings for ``create_flags``.
+    """What a NodePool of a cluster asks for. ``capacities``: spot first. ``flags`` are settings for ``create_flags``.
 
     ``max_lifetime`` is empty if work on a node does not end at that age; ``notes`` say so.
     """
 
     name: str
-    capacities: tuple[bool, ...]
+    capacities: tuple[str, ...]
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     machine: str
@@ -79,10 +93,10 @@ def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
     template = spec.get("template") or {}
     made = template.get("spec") or {}
     left = [dict(one) for one in made.get("requirements") or ()]
-    capacities = _allowed(left, _CAPACITY_TYPE, ("spot", "on-demand", "reserved")) or ("on-demand",)
+    capacities = _allowed(left, CAPACITY_TYPE, _CAPACITIES) or ("on-demand",)
     archs, systems = _allowed(left, ARCH, ("amd64", "arm64")), _allowed(left, OS, ("linux", "windows"))
     machines, zones = _allowed(left, INSTANCE_TYPE, ()), _allowed(left, ZONE, ())
-    said = {_CAPACITY_TYPE}
+    said = {CAPACITY_TYPE}
     said |= {OS} if len(systems) == 1 else set()
     said |= {ARCH} if len(archs) == 1 else set()
     said |= {INSTANCE_TYPE} if len(machines) == 1 else set()
@@ -93,12 +107,14 @@ def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
     last = str(made.get("terminationGracePeriod") or "")
     flags = {
         **({"requirements": others} if others else {}),
+        **({"startupTaints": [dict(one) for one in made["startupTaints"]]} if made.get("startupTaints") else {}),
+        **({"expireAfter": expires} if expires and not last else {}),
         **({"nodeClassRef": reference} if (reference := _reference(made.get("nodeClassRef") or {})) else {}),
         **({"limits": dict(spec["limits"])} if spec.get("limits") else {}),
     }
     return NodePool(
         str((node_pool.get("metadata") or {}).get("name", "")),
-        tuple(dict.fromkeys(kind == "spot" for kind in sorted(capacities, reverse=True))),
+        tuple(kind for kind in _CAPACITIES if kind in capacities),
         {str(key): str(value) for key, value in ((template.get("metadata") or {}).get("labels") or {}).items()},
         tuple(
             Taint(one["key"], one.get("value") or "", one.get("effect") or "NoSchedule")
@@ -190,7 +206,7 @@ def karpenter_objects(request: Request) -> Iterator[str]:
     name = name_at_provider(request)
     members = _members(request, name)
     reference = own.pop("nodeClassRef", None)
-    own = {key: value for key, value in own.items() if key not in ("requirements", "limits")}
+    own = {key: value for key, value in own.items() if key not in _OF_NODE_POOL}
     yield from comment(f"{', '.join(f'{one.name}: {counted(one)}' for one in members)}, made by Karpenter.")
     yield from comment("No command has run yet. Read it, then pass it to kubectl apply -f -")
     yield from items((*request.warnings, *_meanings(request, members)))
@@ -200,6 +216,9 @@ def karpenter_objects(request: Request) -> Iterator[str]:
     yield from _node_pool(request, name, members, {**(_AZURE_CLASS if is_azure(pool) else _AWS_CLASS), "name": name})
     yield "---"
     yield from _azure_class(own, name) if is_azure(pool) else _aws_class(request, own, name)
+
+
+_OF_NODE_POOL = ("requirements", "limits", "startupTaints", "expireAfter")  # flags of a NodePool, not of its node class
 
 
 def _members(request: Request, name: str) -> list[Pool]:
@@ -291,7 +310,12 @@ def _node_pool(request: Request, name: str, members: Sequence[Pool], reference: 
     if pool.taints:
         yield "      taints:"
         yield from (f"      - {flow(taint.fields)}" for taint in pool.taints)
+    starting = pool.create_flags.get("startupTaints")
+    if starting:
+        yield f"      startupTaints: {flow(list(starting))}"
     lifetimes = [one.max_lifetime for one in members if one.max_lifetime is not None]
+    if not lifetimes and "expireAfter" in pool.create_flags:
+        yield f"      expireAfter: {flow(pool.create_flags['expireAfter'])}"
     if lifetimes:
         yield f"      expireAfter: {max(int(min(lifetimes)), 1)}s  # max_lifetime"
         yield f"      terminationGracePeriod: {_last(request)}s  # after it no work is left on the node"
@@ -327,7 +351,7 @@ def _requirements(members: Sequence[Pool]) -> Iterator[dict[str, Any]]:
     given = [one for pool in members for one in _given(pool)]
     given = [one for number, one in enumerate(given) if one not in given[:number]]
     said = {one["key"] for one in given}
-    yield from one_of(_CAPACITY_TYPE, *(one.labels.get(_CAPACITY_TYPE, str(one.capacity.value)) for one in members))
+    yield from one_of(CAPACITY_TYPE, *(one.labels.get(CAPACITY_TYPE, str(one.capacity.value)) for one in members))
     yield from () if OS in said else one_of(OS, *(one.os for one in members))
     yield from () if ARCH in said else one_of(ARCH, *(one.labels.get(ARCH, "") for one in members))
     yield from () if INSTANCE_TYPE in said else one_of(INSTANCE_TYPE, *(one.machine for one in members))

@@ -18,6 +18,7 @@ from spotwright.clouds.node_signs import (
     GONE_TAINTS,
     TAKEN_TAINTS,
     UNREACHABLE_TAINTS,
+    is_control_plane,
     is_passing_taint,
 )
 from spotwright.clouds.providers import INSTANCE_TYPE, ZONE, azure_zone, past_forms
@@ -235,12 +236,22 @@ def _tainted(nodes: Sequence[Mapping[str, Any]], keys: frozenset[str], form: Fin
 
 def check_strangers(ground: ClusterInventory) -> Iterator[Finding]:
     """Nodes that no pool of the configuration describes, pools without nodes, and labels of the past."""
-    if ground.strangers:
+    of_control = [one for one in ground.strangers if is_control_plane(labels_of(one), [t.key for t in taints_of(one)])]
+    workers = [one for one in ground.strangers if one not in of_control]
+    if of_control:
+        yield Finding(
+            "node-of-no-pool",
+            Severity.NOTE,
+            "control plane",
+            f"{names([name_of(node) for node in of_control])}: nodes of the control plane, on which no work is placed",
+            "nothing: spotwright pools import leaves them out too",
+        )
+    if workers:
         yield Finding(
             "node-of-no-pool",
             Severity.NOTE,
             "nodes of no pool",
-            f"{names([name_of(node) for node in ground.strangers])}: no pool of spotwright.yaml has their labels, so "
+            f"{names([name_of(node) for node in workers])}: no pool of spotwright.yaml has their labels, so "
             "they are never rungs: attempts are not sent there",
             "spotwright pools import prints them as pools",
         )

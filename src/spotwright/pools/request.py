@@ -27,6 +27,8 @@ from spotwright.model.quantities import parse_duration
 
 __all__ = [
     "API_MODEL",
+    "DURATION",
+    "FLAG",
     "KUBELET",
     "NODE",
     "NODE_POOL",
@@ -73,7 +75,8 @@ _WORDS: Mapping[type, str] = {
 
 TEXT, SCALAR, NUMBER = "a text", "a text or a number", "a whole number"
 """The types of fields in shapes, in the words of messages."""
-_DURATION, _PRIORITY = "a duration such as 30s", "a priority, which is a whole number"
+DURATION, FLAG = "a duration such as 30s", "true or false"
+_PRIORITY = "a priority, which is a whole number"
 
 
 def _is_duration(value: Any) -> bool:
@@ -88,7 +91,8 @@ _IS: Mapping[str, Callable[[Any], bool]] = {
     TEXT: lambda value: isinstance(value, str),
     SCALAR: lambda value: isinstance(value, str | int | float),
     NUMBER: lambda value: not isinstance(value, bool) and _DIGITS.fullmatch(str(value)) is not None,
-    _DURATION: _is_duration,
+    DURATION: _is_duration,
+    FLAG: lambda value: isinstance(value, bool),
     _PRIORITY: lambda value: isinstance(value, int) and not isinstance(value, bool),
 }
 
@@ -127,8 +131,8 @@ NODE_POOL: Mapping[str, Any] = {
 """A NodePool of Karpenter."""
 
 KUBELET: Mapping[str, Any] = {
-    "shutdownGracePeriod": _DURATION,
-    "shutdownGracePeriodCriticalPods": _DURATION,
+    "shutdownGracePeriod": DURATION,
+    "shutdownGracePeriodCriticalPods": DURATION,
     "shutdownGracePeriodByPodPriority": [{"priority": _PRIORITY, "shutdownGracePeriodSeconds": NUMBER}],
 }
 """The settings of a kubelet, as far as they are about the end of its node."""

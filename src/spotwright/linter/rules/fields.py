@@ -30,6 +30,7 @@ from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import Container, KubeObject, Pods, init_containers, items_of, mapping_of
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.placing.documents import Path, show
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS
 
 __all__ = ["REFUSED", "RULES", "WRONG_SHAPE"]
@@ -113,10 +114,14 @@ def _retry_fix(subject: KubeObject, at: Path, name: str) -> str:
 def _index(subject: KubeObject, at: Path, to: tuple[str, ...]) -> str:
     """The index of the item of a list that a level is in; that of its template for a task of Argo; empty where it is in none."""
     if subject.group == "argoproj.io" and ("dag" in at or "steps" in at):
-        named = subject.mapping(*at).get("template")
-        templates = subject.items(*to)
-        return next((str(index) for index, one in enumerate(templates) if mapping_of(one).get("name") == named), "")
+        return str(_template_indexes(subject, to).get(subject.mapping(*at).get("template"), ""))
     return str(at[len(to)]) if at[: len(to)] == to and len(at) > len(to) else ""
+
+
+def _template_indexes(subject: KubeObject, to: tuple[str, ...]) -> dict[Any, int]:
+    """The index of each template of a workflow by its name; of two with one name, that of the first."""
+    names = [mapping_of(one).get("name") for one in subject.items(*to)]
+    return {name: index for index, name in reversed(list(enumerate(names))) if isinstance(name, str)}
 
 
 def _levels(subject: KubeObject) -> Iterator[_Level]:
@@ -196,6 +201,7 @@ def _argo_levels(subject: KubeObject) -> Iterator[_Level]:
     if len(top) > 1:
         yield _Level(("spec",), {*_OF_HOLDERS, "entrypoint", "templates", "podSpecPatch"}, top)
     yield _Level(top, _ARGO_NONE, (*top, "podSpecPatch"))
+    indexes = _template_indexes(subject, (*top, "templates"))
     for index in range(len(subject.items(*top, "templates"))):
         at: Path = (*top, "templates", index)
         yield _Level(at, _ARGO_NONE, (*at, "podSpecPatch"))
@@ -205,8 +211,9 @@ def _argo_levels(subject: KubeObject) -> Iterator[_Level]:
                 yield _Level(container, _ARGO_NONE - {"restartPolicy"}, (*at, "podSpecPatch"))
         for inner in (("dag", "tasks", "*"), ("steps", "*", "*")):
             for task in matching(subject.mapping(*at), inner, at):
-                named = _index(subject, task, (*top, "templates"))
-                target: Path = (*top, "templates", int(named)) if named else (*top, "templates")
+                named = value_at(subject.value, (*task, "template"))
+                home = (indexes[named],) if isinstance(named, str) and named in indexes else ()
+                target: Path = (*top, "templates", *home)
                 yield _Level(task, {*_ARGO_OF_PODS, "activeDeadlineSeconds", "podSpecPatch"}, target)
 
 

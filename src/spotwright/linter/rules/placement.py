@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 from spotwright.clouds import providers
 from spotwright.clouds.provider_records import COMPUTE_CLASS
+from spotwright.clouds.providers import below_cut_off
 from spotwright.kfp.kfp1 import assigned_calls
 from spotwright.kinds.ray import market_type
+from spotwright.kube.admission import priority
 from spotwright.linter.python_source import PythonFile, calls_named, names_spot_label
 from spotwright.linter.rule import (
     AKS_POOLS,
@@ -30,6 +32,7 @@ from spotwright.linter.rule import (
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import Reach, admits, selects_pool, selects_spot, shuns_spot, tolerates_spot
 from spotwright.linter.subjects import KubeObject, Pods, mapping_at, mapping_of
+from spotwright.model.pools import Capacity, Pool
 from spotwright.model.scheduling_terms import Expression, Taint, is_placeholder
 from spotwright.placing.pods import PodRole
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
@@ -205,7 +208,10 @@ def _wrong_market(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     group = pods.spec[:-2]
     market, where = market_type(mapping_at(pods.document.get(()), *group))
     if market == "spot" and pods.reach <= Reach.OPEN:
-        yield Problem((*group, *where), f"{pods.label} says that its nodes are spot, and asks for no spot nodes")
+        fix = (
+            "Correct the label: spotwright place keeps the head on on-demand nodes." if "headGroupSpec" in group else ""
+        )
+        yield Problem((*group, *where), f"{pods.label} says that its nodes are spot, and asks for no spot nodes", fix)
     if market == "on-demand" and pods.asks_for_spot:
         yield Problem((*group, *where), f"{pods.label} says that its nodes are on-demand, and asks for spot nodes")
 
@@ -233,7 +239,41 @@ _RAY_CLUSTER = (
     "      spec:\n{lines}        containers: [{{name: worker, image: ray}}]\n"
 )
 
+
+def _below_cut_off(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    """Pods with a priority for which the cluster autoscaler makes no nodes."""
+    found = priority(pods.value, _none_beside if pods.owner is None else pods.owner.beside.of_kind)
+    pools = settings.pools.values() or _ASSUMED
+    text = "" if found is None else below_cut_off(found.value, found.maker, pools)
+    if found is not None and text:
+        field = "priorityClassName" if pods.value.get("priorityClassName") else "priority"
+        yield Problem(pods.at(field), f"{pods.label}: {text if settings.pools else text.partition(' (')[0]}")
+
+
+def _none_beside(_kind: str) -> tuple[()]:
+    return ()
+
+
+_LOW = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: low}}\nvalue: {}\n"
+_ASSUMED = (
+    Pool("nodes", Capacity.SPOT),
+)  # without a configuration: nodes of a group that the cluster autoscaler grows
+
+
 RULES = (
+    Rule(
+        id="priority-below-cutoff",
+        severity=Severity.WARNING,
+        title="A priority for which the cluster autoscaler makes no nodes",
+        why="The cluster autoscaler counts pods below its cut-off, -10 by default, as fillers: it makes no node for them, and "
+        "removes nodes under them. On pools that start at 0 nodes they wait for ever.",
+        fix="Give the PriorityClass a value of -10 or more; preemptionPolicy: Never keeps its pods from preempting others.",
+        fails=_LOW.format(-20) + "---\n" + job(ON_SPOT + "priorityClassName: low\n"),
+        passes=_LOW.format(-10) + "---\n" + job(ON_SPOT + "priorityClassName: low\n"),
+        checks=Checks(pods=_below_cut_off),
+        place_says=True,
+        source="kubernetes/autoscaler, FAQ, expendable-pods-priority-cutoff",
+    ),
     Rule(
         id="toleration-without-affinity",
         severity=Severity.WARNING,

@@ -16,7 +16,7 @@ from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.rules.python import preemptible_flag
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import selects_pool
-from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_at, mapping_of
+from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
 from spotwright.placing.documents import Path
@@ -130,7 +130,20 @@ def _accelerator(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     for container in pods.containers if pods.form == "K" else ():
         resources = mapping_at(container.value, "resources")
         if loss := accelerator_loss(resources):
-            yield Problem((*container.path, "resources", "accelerator"), f"{pods.label} {loss}")
+            fix = _accelerator_advice(mapping_of(resources.get("accelerator")))
+            yield Problem((*container.path, "resources", "accelerator"), f"{pods.label} {loss}", fix)
+
+
+def _accelerator_advice(accelerator: Shape) -> str:
+    """The calls that give the task's own accelerator; empty, which is the rule's advice, where its type is not NVIDIA's."""
+    kind = str(accelerator.get("type") or accelerator.get("resourceType") or "").lower().replace("_", "-")
+    count = str(accelerator.get("count") or accelerator.get("resourceCount") or "1")
+    if not kind.startswith("nvidia-"):
+        return ""
+    return (
+        f"Write task.set_accelerator_type('nvidia.com/gpu').set_accelerator_limit({count}), and select the model by its label "
+        f"(on GKE: kubernetes.add_node_selector(task, 'cloud.google.com/gke-accelerator', '{kind}'))."
+    )
 
 
 def _old_labels(pods: Pods, _settings: Settings) -> Iterator[Problem]:

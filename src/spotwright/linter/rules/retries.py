@@ -76,7 +76,14 @@ def _no_retries_of_kind(subject: KubeObject, settings: Settings) -> Iterator[Pro
     """Sets, Ray jobs and Spark applications that end with the first pod they lose."""
     text, path = _ends_with_first_loss(subject)
     if text and any(isinstance(one, Pods) and one.asks_for_spot for one in pods_of(subject, settings)):
-        yield Problem(subject.at(*path), f"{subject.label} {text}")
+        yield Problem(subject.at(*path), f"{subject.label} {text}", _retry_advice(path))
+
+
+def _retry_advice(path: tuple[str, ...]) -> str:
+    """What a kind with fields of its own for retries needs; empty where the rule's advice holds."""
+    if path[-1] == "restartPolicy":
+        return "Write spec.restartPolicy {type: OnFailure} with a number of retries; spotwright place writes both."
+    return "Write spec.failurePolicy {maxRestarts: N}; spotwright place writes it."
 
 
 def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...]]:

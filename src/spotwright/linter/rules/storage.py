@@ -248,13 +248,17 @@ def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
                 return f"{_named(one)} and {_named(other)} ask for {reasons[0]}, and one node has the volume"
         resource = _too_much(one, other, settings)
         if resource:
-            names = f"two {_named(one)}" if one is other else f"{_named(one)} and {_named(other)}"
+            names = f"two {_named_several(one)}" if one is other else f"{_named(one)} and {_named(other)}"
             return f"no node has enough {resource} for {names}, and one node has the volume"
     return ""
 
 
 def _named(pods: Pods) -> str:
     return pods.role or "pod"
+
+
+def _named_several(pods: Pods) -> str:
+    return f"pods of {pods.role}" if pods.role else "pods"
 
 
 def _meet(one: Pods, other: Pods) -> bool:
