@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from spotwright.checkpoint.attempt_environment import ProgressFile
 from spotwright.checkpoint.errors import CheckpointError, NotLoaded, PlaceError, SaveFailed
-from spotwright.checkpoint.place_owners import PlaceOwner
+from spotwright.checkpoint.place_owners import PlaceOwner, accept_complete
 from spotwright.checkpoint.save_manager import SaveManager
 from spotwright.checkpoint.save_policy import Hazard, SavePolicy
 from spotwright.checkpoint.store import open_store
@@ -37,6 +37,9 @@ _OWN_PLACE = (
 )
 
 
+_UNNAMED: Any = object()  # a group that the caller does not name
+
+
 class Checkpoint:
     """The checkpoints of one piece of work.
 
@@ -54,7 +57,8 @@ class Checkpoint:
       ``SPOTWRIGHT_INTERRUPT_EVERY``, else what is usual for spot.
     - ``group`` is the process group of a training with several ranks (``torch.distributed.group.WORLD``). Every rank then makes a
       ``Checkpoint`` and calls :meth:`load`, :meth:`steps` and :meth:`step_done` alike, once for each optimizer step; a notice or
-      SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.save_coordinator`).
+      SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.save_coordinator`). It exists after
+      ``init_process_group()``: ``None`` among several ranks raises :class:`PlaceError`.
     - ``writer=False`` loads and never saves, also what another training has saved. By default ranks other than 0 (``RANK``) do
       not save.
     - ``print_to`` is the file that :meth:`print` writes instead of the standard output. Each attempt writes it anew.
@@ -73,7 +77,7 @@ class Checkpoint:
         keep: int = 2,
         every: float | None = None,
         interrupt_every: float | None = None,
-        group: Any = None,
+        group: Any = _UNNAMED,
         writer: bool | None = None,
         print_to: str | os.PathLike[str] | None = None,
         allow_pickle: bool = False,
@@ -85,6 +89,7 @@ class Checkpoint:
             raise ValueError(
                 "every and interrupt_every are seconds: every must be 0 or more, interrupt_every more than 0"
             )
+        group = self._check_group(group, writer)
         self._manager = SaveManager(
             open_store(place, storage_options, name=name),
             program=program,
@@ -164,6 +169,8 @@ class Checkpoint:
                 f"{self._manager.store.place}: steps({total}) has ended already, so another training here would have no step: "
                 'give it its own place, such as Checkpoint(name="fold1")'
             )
+        if self._total is None and 0 < total <= self._done:
+            accept_complete(self._manager.store.place, self._done, None, {}, _OWN_PLACE)
         self._total = total
         return self._steps(total)
 
@@ -311,6 +318,24 @@ class Checkpoint:
         else:
             with open(self._print_to, "w" if anew else "a", encoding="utf-8") as file:
                 file.write(text)
+
+    def _check_group(self, group: Any, writer: bool | None) -> Any:
+        """Return the group of ranks; warn of a missing one. Raises :class:`PlaceError` for one that does not exist yet."""
+        if group is None and writer is None and os.environ.get("WORLD_SIZE", "1") != "1":
+            raise PlaceError(
+                "group=None: this process is one of several ranks, and their group exists after init_process_group(); call that "
+                "before Checkpoint(group=torch.distributed.group.WORLD), or say who saves: Checkpoint(writer=rank == 0)"
+            )
+        distributed: Any = getattr(sys.modules.get("torch"), "distributed", None)
+        has_ranks = distributed is not None and distributed.is_available() and distributed.is_initialized()
+        ranks = distributed.get_world_size() if group is _UNNAMED and writer is None and has_ranks else 1
+        if ranks > 1 and distributed.get_rank() == 0:
+            _warn(
+                "Checkpoint() without group= among %d ranks: rank 0 saves alone, a notice at another rank saves nothing, and a "
+                "sharded state cannot be saved: Checkpoint(group=torch.distributed.group.WORLD) in every rank",
+                ranks,
+            )
+        return None if group is _UNNAMED else group
 
     def _begin(self) -> None:
         """Claim the place and handle SIGTERM and notices, at the first call that needs it."""

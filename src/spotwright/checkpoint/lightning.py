@@ -36,11 +36,11 @@ try:
     import torch
 
     if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
-        from pytorch_lightning.callbacks import OnExceptionCheckpoint
+        from pytorch_lightning.callbacks import EarlyStopping, OnExceptionCheckpoint
         from pytorch_lightning.plugins.io import TorchCheckpointIO
         from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
     else:
-        from lightning.pytorch.callbacks import OnExceptionCheckpoint
+        from lightning.pytorch.callbacks import EarlyStopping, OnExceptionCheckpoint
         from lightning.pytorch.plugins.io import TorchCheckpointIO
         from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 except ImportError as error:
@@ -85,8 +85,16 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
     check: Callable[[Path], None] = staticmethod(lambda _: None)
     """Called with the path of a checkpoint before it takes its place, and after. What it raises keeps it from counting."""
 
+    _has_callback = False  # whether a SpotCheckpoint uses it
+
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Called by Lightning."""
+        if not self._has_callback:
+            self._has_callback = True  # said once
+            _warn(
+                "SpotCheckpointIO without SpotCheckpoint: nothing is saved after a notice or SIGTERM, and the process then ends "
+                "with 0: make the trainer with Trainer(callbacks=[SpotCheckpoint()])"
+            )
         if "://" in str(path) or storage_options is not None:
             super().save_checkpoint(checkpoint, path, storage_options)
             return
@@ -202,14 +210,14 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             for path in self._folder.glob(f"step-*{_PART}"):
                 path.unlink(missing_ok=True)  # a process of an earlier attempt that still writes it gets an error
             if isinstance(checkpoint_io := trainer.strategy.checkpoint_io, SpotCheckpointIO):
-                checkpoint_io.check = self._check_claim
+                checkpoint_io.check, checkpoint_io._has_callback = self._check_claim, True  # noqa: SLF001
             else:
                 _warn(
                     "SpotCheckpoint without SpotCheckpointIO: a kill in the middle of a save leaves a torn file, and an older "
                     "attempt may still save: make the trainer with Trainer(plugins=[SpotCheckpointIO()])"
                 )
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Continue with the data and the random numbers of the checkpoint; handle SIGTERM and notices from here on."""
         if trainer.received_sigterm:
             raise SystemExit(EXIT)
@@ -339,7 +347,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
 
         def end_run_and_save() -> None:
             end_run()
-            if self._training is not None:
+            if self._training is not None and _is_over(trainer):
                 self._save_end(trainer, self._training)
 
         epoch.advance, fit.on_run_end = advance_and_save, end_run_and_save
@@ -387,29 +395,15 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         loop, loaded, self._loaded = trainer.fit_loop, self._loaded, None
         done = loop.epoch_loop.batch_progress.current.ready
         is_within = loaded is not None and 0 < done < trainer.num_training_batches
+        is_in_epoch = loaded is not None and (is_within or loaded["owes"])
         if loaded is not None:
-            is_in_epoch = is_within or loaded["owes"]
             lightning_metrics.put_back(trainer, module, loaded["metrics"], within_epoch=is_in_epoch)
-        loaders = loop._combined_loader.flattened  # noqa: SLF001  # Lightning has no other name for what it iterates
-        self._ordered_epoch = trainer.current_epoch
-        if any(hasattr(loader, "state_dict") for loader in loaders):  # Lightning keeps its position
-            if loaded is not None:
-                random_states.put_back(loaded["now"])
-            return
-        if loaded is not None:
             random_states.put_back(loaded["epoch" if is_within else "now"])
-        self._epoch_random = random_states.capture()
-        for loader in loaders:
-            batch_sampler = getattr(loader, "batch_sampler", None)
-            for sampler in (getattr(loader, "sampler", None), getattr(batch_sampler, "sampler", None)):
-                if callable(set_epoch := getattr(sampler, "set_epoch", None)):
-                    set_epoch(trainer.current_epoch)
-        fetcher = iter(loop._data_fetcher)  # noqa: SLF001
-        if is_within:
-            for _ in range(done):
-                next(fetcher)
-            fetcher.fetched -= done  # Lightning adds them later
-        if loaded is not None and (is_within or loaded["owes"]):
+        loaders = loop._combined_loader.flattened  # noqa: SLF001  # Lightning has no other name for what it iterates
+        self._epoch_random, self._ordered_epoch = random_states.capture(), trainer.current_epoch
+        if not any(hasattr(loader, "state_dict") for loader in loaders):  # else Lightning keeps its position
+            _read_on(loop, done if is_within else 0)
+        if loaded is not None and (is_in_epoch or any(hasattr(loader, "state_dict") for loader in loaders)):
             random_states.put_back(loaded["now"])
 
     def _paths(self) -> list[Path]:
@@ -426,7 +420,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
 
 
 @functools.cache
-def _deciding(kind: Any) -> Any:
+def _deciding(kind: type[Any]) -> Any:
     """Return a kind of loop whose end can be decided: Lightning does not run a loop that is done, also if it owes something."""
 
     def done(loop: Any) -> bool:
@@ -439,8 +433,16 @@ def _deciding(kind: Any) -> Any:
 def _decide_end(loop: Any, *, end: bool | None) -> None:
     """Say that a loop is done, or not done; ``None``: as Lightning says."""
     if not hasattr(loop, "spotwright_end"):
-        loop.__class__ = _deciding(type(loop))
+        kind: Any = type(loop)
+        loop.__class__ = _deciding(kind)
     loop.spotwright_end = end
+
+
+def _is_over(trainer: Any) -> bool:
+    """True if a training has reached a limit, or its early stopping; what else stops one may want it to go on later."""
+    early = any(isinstance(each, EarlyStopping) for each in trainer.callbacks) and trainer.should_stop
+    limits = ((trainer.global_step, trainer.max_steps), (trainer.current_epoch, trainer.max_epochs))
+    return early or any(limit is not None and 0 <= limit <= reached for reached, limit in limits)
 
 
 def _limits(trainer: Any) -> list[Any]:
@@ -457,6 +459,19 @@ def _training_of(trainer: Any, module: Any) -> dict[str, Any]:
     except (AttributeError, TypeError, NotImplementedError):
         return found  # a stream
     return found
+
+
+def _read_on(loop: Any, done: int) -> None:
+    """Begin the epoch of a loop, and read past the batches that are done."""
+    for loader in loop._combined_loader.flattened:  # noqa: SLF001
+        batch_sampler = getattr(loader, "batch_sampler", None)
+        for sampler in (getattr(loader, "sampler", None), getattr(batch_sampler, "sampler", None)):
+            if callable(set_epoch := getattr(sampler, "set_epoch", None)):
+                set_epoch(loop.trainer.current_epoch)
+    fetcher = iter(loop._data_fetcher)  # noqa: SLF001
+    for _ in range(done):
+        next(fetcher)
+    fetcher.fetched -= done  # Lightning adds them later
 
 
 def _new_part(place: Path) -> Path:

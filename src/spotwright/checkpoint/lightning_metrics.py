@@ -25,10 +25,15 @@ def capture(trainer: Any, module: Any) -> dict[str, Any]:
     """Return what this rank has logged since the epoch began, and the metrics that callbacks see."""
     results = trainer.fit_loop.epoch_loop._results  # noqa: SLF001  # Lightning has no public name for these
     return {
-        "seen": {name: _text(value) for name, value in trainer.callback_metrics.items() if isinstance(value, torch.Tensor)},
+        "seen": {
+            name: _text(value) for name, value in trainer.callback_metrics.items() if isinstance(value, torch.Tensor)
+        },
         "logged": {key: _of_result(each) for key, each in results.items() if not each.has_reset},
         "states": {
-            name: {"count": each._update_count, "state": {key: _text(value) for key, value in each.metric_state.items()}}  # noqa: SLF001
+            name: {
+                "count": each._update_count,  # noqa: SLF001
+                "state": {key: _text(value) for key, value in each.metric_state.items()},
+            }
             for name, each in module.named_modules()
             if isinstance(each, Metric)
         },
@@ -93,7 +98,11 @@ def _text(value: Any) -> Any:
     if isinstance(value, list):
         return [_text(each) for each in value]
     value = value.detach().cpu()
-    return {"type": str(value.dtype).removeprefix("torch."), "shape": list(value.shape), "values": value.flatten().tolist()}
+    return {
+        "type": str(value.dtype).removeprefix("torch."),
+        "shape": list(value.shape),
+        "values": value.flatten().tolist(),
+    }
 
 
 def _tensor(kept: Any, device: Any) -> Any:

@@ -171,8 +171,10 @@ class MarkedFolders:
         is_new = earlier is None
         saves = str(self.place / self.prefix)
         if owner is not None:
-            owner.check(saves, earlier and earlier.data)
-        self.writer = self._claims.claim_token({"who": describe_writer(), **describe_command(), "at": time.time()}).number
+            owner.check(saves, earlier.data if earlier else None)
+        self.writer = self._claims.claim_token(
+            {"who": describe_writer(), **describe_command(), "at": time.time()}
+        ).number
         if owner is not None:
             owner.set(saves)
         moved = self._clear_writers()

@@ -38,7 +38,7 @@ class PlaceOwner:
         self._training, self._advice, self._again = weakref.ref(training), advice, again
 
     def check(self, place: str, claim: Mapping[str, Any] | None) -> None:
-        """Raise :class:`PlaceError` if another training of this process or attempt has claimed the place, also one that has ended.
+        """Raise :class:`PlaceError` if another training of this process or attempt has claimed the place, also an ended one.
 
         ``claim`` is the newest claim of the place. Without one the place was removed, and the training begins anew.
         """
@@ -70,7 +70,9 @@ def _attempt() -> list[str]:
 def _is_other_command(claim: Mapping[str, Any]) -> bool:
     """Whether a claim is that of a command of this attempt with another script or other arguments."""
     mine = describe_command()
-    return bool(mine["in"]) and claim.get("in") == mine["in"] and claim.get("command", mine["command"]) != mine["command"]
+    return (
+        bool(mine["in"]) and claim.get("in") == mine["in"] and claim.get("command", mine["command"]) != mine["command"]
+    )
 
 
 def in_use(place: str, advice: str, whose: str = "another training of this process") -> PlaceError:
@@ -87,7 +89,9 @@ def accept_complete(place: object, step: int, saved: Any, training: Mapping[str,
     Raises :class:`PlaceError` if both are known and differ.
     """
     found = saved if isinstance(saved, Mapping) else {}
-    differing = [f"{name}: {found[name]} there, {now} here" for name, now in training.items() if found.get(name, now) != now]
+    differing = [
+        f"{name}: {found[name]} there, {now} here" for name, now in training.items() if found.get(name, now) != now
+    ]
     if differing:
         raise PlaceError(
             f"{place}: has the complete training of something else ({'; '.join(differing)}), so this one would be skipped: "
@@ -97,5 +101,7 @@ def accept_complete(place: object, step: int, saved: Any, training: Mapping[str,
         import logging
 
         logging.getLogger("spotwright.checkpoint").warning(
-            "%s: this training is complete at step %d, so nothing is trained now; to train again remove this place", place, step
+            "%s: this training is complete at step %d, so nothing is trained now; to train again remove this place",
+            place,
+            step,
         )

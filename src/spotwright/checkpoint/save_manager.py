@@ -89,7 +89,7 @@ class SaveManager:
             "who": describe_writer(), **describe_command(), "program": self._program, "past": past, "at": time.time()
         }  # fmt: skip
         if self._owner is not None:
-            self._owner.check(self.store.place, earlier and earlier.data)
+            self._owner.check(self.store.place, earlier.data if earlier else None)
         self.log.claim_token(about, ranks=ranks)
         if self._owner is not None:
             self._owner.set(self.store.place)

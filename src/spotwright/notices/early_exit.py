@@ -35,22 +35,21 @@ def progress_in(message: str) -> float | None:
     return min(1.0, float(found[1])) if found else None
 
 
-def leave_early(share: float, environ: Mapping[str, str], message_file: str = MESSAGE_FILE) -> None:
+def leave_early(
+    share: float, environ: Mapping[str, str], message_file: str = MESSAGE_FILE, *, terminated: bool = False
+) -> None:
     """End this process now with 143, if the environment names a source of notices that says that this node goes.
 
     ``share`` is what is done of the work, below 1. A source that does not answer has no notice. A message that is there stays.
+    ``terminated`` says that SIGTERM has come, which needs no notice.
     """
-    try:
-        source = from_environment(environ)
-        notice = None if source is None else source.wait(0.0)
-    except SourceError:
-        return
-    if notice is None or notice.kind == "rebalance":  # after a recommendation the node may stay
+    if not (terminated or _node_goes(environ)):
         return
     _leave_word(share, message_file)
+    why = "SIGTERM has come" if terminated else "the node goes"
     with suppress(OSError, ValueError):  # a closed stream needs no more output
         sys.stderr.write(
-            f"spotwright: {share:.0%} of the work is done and the node goes, so this process ends with {EXIT} and the next "
+            f"spotwright: {share:.0%} of the work is done and {why}, so this process ends with {EXIT} and the next "
             "attempt goes on; work that ends early by its own rule reports 1 as its progress\n"
         )
     if "logging" in sys.modules:
@@ -59,6 +58,15 @@ def leave_early(share: float, environ: Mapping[str, str], message_file: str = ME
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(EXIT)
+
+
+def _node_goes(environ: Mapping[str, str]) -> bool:
+    try:
+        source = from_environment(environ)
+        notice = None if source is None else source.wait(0.0)
+    except SourceError:
+        return False
+    return notice is not None and notice.kind != "rebalance"  # after a recommendation the node may stay
 
 
 def _leave_word(share: float, message_file: str) -> None:
