@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,6 +39,7 @@ _OWN_PLACE = (
 )
 
 
+_BLOCKED_AFTER = 1.0  # seconds without a step, at least, after which a rank is blocked by another one
 _UNNAMED: Any = object()  # a group that the caller does not name
 
 
@@ -209,8 +212,10 @@ class Checkpoint:
             if self.writer and not pays:  # SIGTERM came during this call
                 self._try(state)
             self.stop()
-        if self._finished and self._ranks is not None:
-            self._close_ranks()
+        if self._ranks is not None:
+            self._ranks.last.keep(state, self._facts_now())
+            if self._finished:
+                self._close_ranks()
         if self._total is not None:
             self._progress.report(self._done / self._total if self._total else 1.0)
         self._step_began = time.monotonic()
@@ -300,6 +305,8 @@ class Checkpoint:
     ) -> None:
         terminated = self._termination.terminated
         if self._ranks is not None and not self._finished and (kind is not None or terminated):
+            if isinstance(error, RuntimeError):  # of a collective operation, if another rank has died
+                self._save_last_step(f"a step was not ended ({str(error).partition(chr(10))[0][:200]})")
             self._ranks.agreement.end(EXIT if terminated else 1)
         self.close()
         if kind is None and terminated and not self._finished:
@@ -349,7 +356,7 @@ class Checkpoint:
         if not self._handles_signals:
             self._handles_signals = True
             if self._ranks is not None and self.writer:
-                self._ranks.agreement.on_missing = self._end_if_blocked
+                self._ranks.agreement.on_missing = self._on_missing
                 self._termination.on_sigterm = self._ask
                 self._termination.add_callback(lambda notice: None if notice is None else self._ask())
             self._termination.begin()
@@ -426,6 +433,32 @@ class Checkpoint:
             left = self._termination.seconds_left()
             self._ranks.agreement.ask(f"rank {self._ranks.rank}: {what}", left)
 
+    def _on_missing(self) -> None:
+        """Save the last step if this rank is blocked by ranks that do not answer. Called in a thread of the agreement."""
+        threading.Thread(target=self._save_if_blocked, name="spotwright-survivor", daemon=True).start()
+        self._end_if_blocked()
+
+    def _save_if_blocked(self) -> None:
+        step = self._policy.step or 0.0
+        if self._ranks is not None and self._ranks.agreement.is_blocked(_BLOCKED_AFTER + 2 * step):
+            self._save_last_step("other ranks do not answer")
+
+    def _save_last_step(self, why: str) -> None:
+        """Save the last finished step, while the one under way will not end."""
+        if self._ranks is None or not self.writer or not self._saved:
+            return
+        try:
+            is_main = threading.current_thread() is threading.main_thread()
+            with self._termination.saving() if is_main else nullcontext():
+                step = self._ranks.save_last(self._termination.seconds_left)
+        except CheckpointError as error:
+            _warn("%s, and the last finished step could not be saved: %s", why, error)
+            return
+        except SystemExit:  # SIGTERM came meanwhile: this process ends in any case
+            return
+        if step is not None:
+            _warn("%s, so the ranks that are left have saved step %d", why, step)
+
     def _end_if_blocked(self) -> None:
         """End this rank where its pod is being stopped, and ranks that do not answer let the step under way never end.
 
@@ -461,6 +494,13 @@ class Checkpoint:
         _warn("%s; it is tried again when the next save is due", error)
         self._saved_at, self._noticed = time.monotonic(), None
 
+    def _facts_now(self) -> dict[str, Any]:
+        """Return what a save of this step says of it."""
+        return {
+            "step": self._done, "finished": self._finished, "age": time.monotonic() - self._began,
+            "step_seconds": self._policy.step, **({"printed": [*self._printed]} if self._printed else {}),
+        }  # fmt: skip
+
     def _save(self, state: Any, began: float, *, later: bool = False) -> None:
         """Save a state. ``began`` is when making it began, which is part of its cost. ``later`` lets a thread write it."""
         if not self._saved and not self._loaded and not self._manager.is_empty():
@@ -468,10 +508,7 @@ class Checkpoint:
                 f"{self._manager.store.place}: holds a checkpoint that was not loaded, and this save would replace it: "
                 "call load() first"
             )
-        facts = {
-            "step": self._done, "finished": self._finished, "age": began - self._began, "step_seconds": self._policy.step,
-            **({"printed": [*self._printed]} if self._printed else {}),
-        }  # fmt: skip
+        facts = self._facts_now()
         is_waited_for = self._hook is not None and self._hook.waits  # a notice during the save is for the next one
         with self._termination.saving():
             is_written = True

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import random as python_random
 import struct
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -33,7 +34,18 @@ except ImportError as error:
 
 from spotwright.checkpoint.errors import OtherProgram, UnstorableState
 
-__all__ = ["Shards", "is_sharded", "own_random_state", "pack", "random_states", "restore", "state_of", "unpack"]
+__all__ = [
+    "RandomStates",
+    "Shards",
+    "is_sharded",
+    "own_random_state",
+    "pack",
+    "parts_seen",
+    "random_states",
+    "restore",
+    "state_of",
+    "unpack",
+]
 
 _TENSOR = "~tensor"  # a key that no state_dict has
 _OTHERS = struct.Struct("<625I?d624Ii?d")  # the states of Python's and NumPy's generators
@@ -62,6 +74,8 @@ def state_of(**parts: Any) -> dict[str, Any]:
     ``Checkpoint(group=...)`` saves them, in shards. The model of each optimizer must then be one of the parts. Raises
     :class:`UnstorableState` if it is not.
     """
+    global _seen  # noqa: PLW0603  # what a program names is the same at each step
+    _seen = {name: weakref.ref(part) for name, part in parts.items()}
     models = [part for part in parts.values() if isinstance(part, torch.nn.Module)]
     if is_sharded([list(model.parameters()) for model in models]):
         states = {name: _sharded_state(name, part, models) for name, part in parts.items()}
@@ -96,13 +110,41 @@ def restore(state: Mapping[str, Any] | Shards | None, **parts: Any) -> None:
         _set_own_random_state(unpack(state["random"]["ranks"]))
 
 
+_seen: dict[str, weakref.ref[Any]] = {}
+
+
+def parts_seen() -> dict[str, Any]:
+    """Return the parts of the last :func:`state_of` of this process; a part that is gone is ``None``."""
+    return {name: part() for name, part in _seen.items()}
+
+
+class RandomStates:
+    """The present states of the random generators of this process. It is made in microseconds, and packed when needed."""
+
+    def __init__(self) -> None:
+        self._cpu, self._python = torch.get_rng_state(), python_random.getstate()
+        self._numpy = np.random.get_state()  # noqa: NPY002  # the one that others draw from
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+
+    def packed(self) -> dict[str, Any]:
+        """Return them as values that a checkpoint stores."""
+        random: dict[str, Any] = {"cpu": self._cpu, "others": self.others()}
+        if self._cuda is not None:
+            random["cuda"] = self._cuda
+        packed: dict[str, Any] = pack(random)
+        return packed
+
+    def others(self) -> torch.Tensor:
+        """Return the states of Python's generator and of NumPy's global one as bytes."""
+        _, keys, gauss = self._python
+        _, numbers, position, has_gauss, next_gauss = self._numpy
+        values = (*keys, gauss is not None, gauss or 0.0, *numbers.tolist(), position, bool(has_gauss), next_gauss)
+        return torch.frombuffer(bytearray(_OTHERS.pack(*values)), dtype=torch.uint8)
+
+
 def random_states() -> dict[str, Any]:
     """Return the states of the random generators of this process."""
-    random: dict[str, Any] = {"cpu": torch.get_rng_state(), "others": _others()}
-    if torch.cuda.is_available():
-        random["cuda"] = torch.cuda.get_rng_state_all()
-    packed: dict[str, Any] = pack(random)
-    return packed
+    return RandomStates().packed()
 
 
 def _set_random_states(states: Mapping[str, Any]) -> None:
@@ -116,7 +158,7 @@ def _set_random_states(states: Mapping[str, Any]) -> None:
 
 def own_random_state() -> torch.Tensor:
     """Return the states of this rank's random generators in one tensor: those of the processor, then that of its device."""
-    states = [torch.get_rng_state(), _others()]
+    states = [torch.get_rng_state(), RandomStates().others()]
     if torch.cuda.is_available():
         states.append(torch.cuda.get_rng_state())
     return torch.cat(states)
@@ -133,16 +175,6 @@ def _set_own_random_state(rows: torch.Tensor) -> None:
     device = row[length + _OTHERS.size :]
     if torch.cuda.is_available() and len(device):
         torch.cuda.set_rng_state(device.clone())
-
-
-def _others() -> torch.Tensor:
-    """Return the states of Python's generator and of NumPy's global one as bytes."""
-    _, keys, gauss = python_random.getstate()
-    _, numbers, position, has_gauss, next_gauss = np.random.get_state()  # noqa: NPY002  # the one that others draw from
-    text = _OTHERS.pack(
-        *keys, gauss is not None, gauss or 0.0, *numbers.tolist(), position, bool(has_gauss), next_gauss
-    )
-    return torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
 
 def _set_others(state: torch.Tensor) -> None:
