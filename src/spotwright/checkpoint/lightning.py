@@ -427,7 +427,12 @@ def _deciding(kind: type[Any]) -> Any:
         end = loop.spotwright_end
         return bool(kind.done.fget(loop) if end is None else end)
 
-    return type(kind.__name__, (kind,), {"done": property(done), "spotwright_end": None})
+    def restarting(loop: Any) -> bool:
+        """Whether Lightning leaves out its check of the validation, whose hooks would change a model that is complete."""
+        return bool(loop.spotwright_end or kind.restarting.fget(loop))
+
+    decided = {"done": property(done), "restarting": property(restarting, kind.restarting.fset), "spotwright_end": None}
+    return type(kind.__name__, (kind,), decided)
 
 
 def _decide_end(loop: Any, *, end: bool | None) -> None:
