@@ -213,7 +213,7 @@ class Checkpoint:
                 self._try(state)
             self.stop()
         if self._ranks is not None:
-            self._ranks.last.keep(state, self._facts_now())
+            self._ranks.keep_last(state, self._facts_now())
             if self._finished:
                 self._close_ranks()
         if self._total is not None:

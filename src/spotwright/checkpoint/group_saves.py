@@ -358,6 +358,11 @@ class GroupSaves:
             if newest is not None and newest.data.get("step", 0) > facts["step"]:
                 raise SaveFailed(f"{self._manager.store.place}: another rank of this training has saved a later step")
 
+    def keep_last(self, state: Any, facts: Mapping[str, Any]) -> None:
+        """Keep what :meth:`save_last` saves, at the end of a step. Shards of a dead rank are gone, so none are kept."""
+        if self._sharded is False and self.size > 1:
+            self.last.keep(state, facts)
+
     def save_last(self, left: Callable[[], float]) -> int | None:
         """Save the last finished step, where the one under way will not end because a rank is gone; return its number.
 

@@ -22,7 +22,7 @@ class LastCall:
     def __init__(self, trainer: Any) -> None:
         self._trainer, self._call = trainer, trainer._maybe_log_save_evaluate  # noqa: SLF001
         self._step = -1
-        self._gradient: float | None = None
+        self._gradient: Any = None
         self._rate: float | None = None
         self.is_saved = False
         """True if the state after the last step was saved with all that has come after it."""
@@ -32,8 +32,7 @@ class LastCall:
         control, step = self._trainer.control, self._trainer.state.global_step
         if step != self._step or control.should_log or control.should_evaluate:
             self.is_saved = False
-        self._step, self._rate = step, learning_rate
-        self._gradient = None if grad_norm is None else float(grad_norm)
+        self._step, self._rate, self._gradient = step, learning_rate, grad_norm
         self._call(tr_loss, grad_norm, *values, learning_rate=learning_rate)
 
     def owed(self, *, within_step: bool) -> dict[str, Any] | None:
@@ -42,7 +41,10 @@ class LastCall:
         is_end = float(state.epoch or 0.0).is_integer() or state.global_step >= state.max_steps
         if not within_step or not (is_end or control.should_training_stop or control.should_epoch_stop):
             return None
-        return {"grad_norm": self._gradient, "learning_rate": self._rate}
+        gradient = (
+            None if self._gradient is None else float(self._gradient)
+        )  # not at each step: a GPU would be waited for
+        return {"grad_norm": gradient, "learning_rate": self._rate}
 
 
 def pay(trainer: Any, owed: dict[str, Any], folder: str) -> None:

@@ -32,15 +32,16 @@ class LastStep:
         self._state: Callable[[], Any] | None = None
         self._facts: Mapping[str, Any] = {}
         self._random: RandomStates | None = None
-        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by buffer: that, and its copy
+        self._copies: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}  # by name: a buffer, and its copy
         self._hook = register_optimizer_step_pre_hook(self._begin_change)
 
     def keep(self, state: Any, facts: Mapping[str, Any]) -> None:
         """Say that a step is finished. ``state`` is as in ``Checkpoint.step_done``."""
-        self._state, self._facts = (state if callable(state) else lambda: state), facts
-        self._random = RandomStates()
-        self._copy_buffers()
-        self._is_intact = True
+        with self._lock:
+            self._state, self._facts = (state if callable(state) else lambda: state), facts
+            self._random = RandomStates()
+            self._copy_buffers()
+            self._is_intact = True
 
     @contextmanager
     def held(self) -> Iterator[tuple[Any, Mapping[str, Any]] | None]:
@@ -70,6 +71,8 @@ class LastStep:
         parts = parts_seen()
         if parts.keys() != value["parts"].keys() or not all(isinstance(each, _STEPPED) for each in parts.values()):
             return None
+        if any(self._copies.get(name, (None,))[0] is not buffer for name, buffer in _buffers(parts)):
+            return None  # the step under way has put another tensor there
         now = {key: buffer.detach().clone() for key, (buffer, _) in self._copies.items()}
         try:
             self._put(lambda key: self._copies[key][1])
@@ -79,17 +82,25 @@ class LastStep:
         return {"parts": states, "random": self._random.packed()}, self._facts
 
     def _copy_buffers(self) -> None:
-        for part in parts_seen().values():
-            for buffer in part.buffers() if isinstance(part, torch.nn.Module) else ():
-                if (kept := self._copies.get(id(buffer))) is not None and kept[0] is buffer:
-                    kept[1].copy_(buffer)
-                else:
-                    self._copies[id(buffer)] = (buffer, buffer.detach().clone())
+        before, self._copies = self._copies, {}
+        for name, buffer in _buffers(parts_seen()):
+            kept, copy = before.get(name, (None, None))
+            if kept is buffer and copy is not None:
+                copy.copy_(buffer)
+            else:
+                copy = buffer.detach().clone()
+            self._copies[name] = (buffer, copy)
 
-    def _put(self, value_of: Callable[[int], torch.Tensor]) -> None:
+    def _put(self, value_of: Callable[[str], torch.Tensor]) -> None:
         with torch.no_grad():
             for key, (buffer, _) in self._copies.items():
                 buffer.copy_(value_of(key))
+
+
+def _buffers(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, part in parts.items():
+        if isinstance(part, torch.nn.Module):
+            yield from part.named_buffers(prefix=name)
 
 
 def _owned(value: Any) -> Any:
