@@ -427,11 +427,14 @@ def _deciding(kind: type[Any]) -> Any:
         end = loop.spotwright_end
         return bool(kind.done.fget(loop) if end is None else end)
 
-    def restarting(loop: Any) -> bool:
-        """Whether Lightning leaves out its check of the validation, whose hooks would change a model that is complete."""
-        return bool(loop.spotwright_end or kind.restarting.fget(loop))
+    def restart(loop: Any, value: bool) -> None:
+        kind.restarting.fset(loop, value)
+        if (
+            loop.spotwright_end
+        ):  # then Lightning checks no validation, whose hooks would change a model that is complete
+            loop.epoch_loop.restarting = value
 
-    decided = {"done": property(done), "restarting": property(restarting, kind.restarting.fset), "spotwright_end": None}
+    decided = {"done": property(done), "restarting": property(kind.restarting.fget, restart), "spotwright_end": None}
     return type(kind.__name__, (kind,), decided)
 
 
