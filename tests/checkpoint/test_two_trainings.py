@@ -164,3 +164,75 @@ def test_where_a_name_lies(place: str, name: str, found: str) -> None:
 def test_a_name_that_leaves_the_place_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="expected a relative path"):
         Checkpoint(tmp_path, name=name)
+
+
+COMMANDS = """\
+import sys
+from spotwright.checkpoint import Checkpoint
+
+settings = eval(sys.argv[1])
+with Checkpoint(**settings) as ckpt:
+    value = ckpt.load(default=0)
+    for _ in ckpt.steps(4):
+        value += 1
+        ckpt.step_done(value)
+print(value, ckpt.step)
+"""
+
+
+def command(tmp_path: Path, settings: str, *arguments: str, attempt: str = "1") -> subprocess.CompletedProcess[str]:
+    """Run a command of an attempt that trains four steps."""
+    (tmp_path / "train.py").write_text(COMMANDS)
+    own = {"SPOTWRIGHT_CHECKPOINT": str(tmp_path / "place"), "SPOTWRIGHT_RUN": "r", "SPOTWRIGHT_TASK": "train"}
+    environment = {**os.environ, **own, "SPOTWRIGHT_ATTEMPT": attempt}
+    line = [sys.executable, str(tmp_path / "train.py"), settings, *arguments]
+    return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_commands_of_one_attempt_with_other_arguments_are_two_trainings(tmp_path: Path) -> None:
+    assert command(tmp_path, "{}", "--fold=0").stdout.split() == ["4", "4"]
+    other = command(tmp_path, "{}", "--fold=1")
+    assert other.returncode == 1
+    assert "another command of this attempt has used this place" in other.stderr
+    assert 'Checkpoint(name="fold1")' in other.stderr
+    assert command(tmp_path, "{'name': 'fold1'}", "--fold=1").stdout.split() == ["4", "4"]
+    assert command(tmp_path, "{'writer': False}").returncode == 0
+
+
+def test_the_same_command_and_later_attempts_go_on(tmp_path: Path) -> None:
+    for arguments, attempt in (("--out=/tmp/tmpabcd1234/x", "1"), ("--out=/tmp/tmpefgh5678/x", "1"), ("--other", "2")):
+        assert command(tmp_path, "{}", arguments, attempt=attempt).stdout.split() == ["4", "4"]
+
+
+def test_a_complete_training_says_that_it_trains_nothing(tmp_path: Path) -> None:
+    first, second = (command(tmp_path, "{}") for _ in range(2))
+    assert "complete" not in first.stderr
+    assert "this training is complete at step 4, so nothing is trained now" in second.stderr
+
+
+SWALLOWS = """\
+import os, signal
+from spotwright.checkpoint import Checkpoint
+
+ckpt = Checkpoint()
+value = ckpt.load(default=0)
+try:
+    for number in ckpt.steps(40):
+        if number == 15:
+            os.kill(os.getpid(), signal.SIGTERM)
+        value += 1
+        ckpt.step_done(value)
+except:
+    pass
+print("saved the outputs")
+"""
+
+
+def test_code_that_catches_everything_does_not_end_with_0_after_sigterm(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SWALLOWS)
+    environment = {**os.environ, "SPOTWRIGHT_CHECKPOINT": str(tmp_path / "place")}
+    ended = subprocess.run(
+        [sys.executable, str(tmp_path / "train.py")], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (143, "saved the outputs\n")
+    assert "of the work is done and SIGTERM has come" in ended.stderr

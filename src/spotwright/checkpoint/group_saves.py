@@ -24,6 +24,8 @@ import torch.distributed as dist
 
 from spotwright.checkpoint import errors
 from spotwright.checkpoint.errors import BrokenCheckpoint, CheckpointError, PlaceError, SaveFailed, StaleWriter
+from spotwright.checkpoint.last_step import LastStep
+from spotwright.checkpoint.rank_keys import PlaceKeys
 from spotwright.checkpoint.save_coordinator import SaveCoordinator
 from spotwright.checkpoint.save_log import LogEntry
 from spotwright.checkpoint.save_manager import Loaded, SaveManager, Shard
@@ -38,6 +40,8 @@ __all__ = ["GroupSaves"]
 
 _log = logging.getLogger("spotwright.checkpoint")
 
+_SURVIVORS = "survivor-"  # beginning of the keys by which the ranks that are left choose one that saves
+_SURVIVOR_WAITS = 10.0  # seconds for which the others wait for that
 _WHOLE, _BROKEN, _FAILED = 0, 1, 2  # what a rank says of a save that it has tried to load
 
 
@@ -65,13 +69,18 @@ class GroupSaves:
         self._thread: SaveInThread | None = None
         self._ended: SaveInThread | None = None
         self._announced: SharedSave | None = None  # the last save whose end this rank has sent to all
-        self.agreement.is_writing = lambda: self.is_writing and not self._is_late
+        self.last = LastStep()
+        self._saves_last = False
+        self.agreement.is_writing = lambda: self._saves_last or (self.is_writing and not self._is_late)
 
     def claim(self, hazard: float | None) -> Hazard:
         """Let rank 0 claim the place; see :meth:`SaveManager.claim`. Every rank raises its error."""
         self._hazard = hazard
 
         def claim() -> list[Any]:
+            for name in self._manager.store.names():
+                if name.startswith(f"key-{_SURVIVORS}"):
+                    self._manager.store.remove(name)
             found = self._manager.claim(hazard)
             return [found.taken, found.lived, self._manager.log.token]
 
@@ -349,6 +358,42 @@ class GroupSaves:
             if newest is not None and newest.data.get("step", 0) > facts["step"]:
                 raise SaveFailed(f"{self._manager.store.place}: another rank of this training has saved a later step")
 
+    def keep_last(self, state: Any, facts: Mapping[str, Any]) -> None:
+        """Keep what :meth:`save_last` saves, at the end of a step. Shards of a dead rank are gone, so none are kept."""
+        if self._sharded is False and self.size > 1:
+            self.last.keep(state, facts)
+
+    def save_last(self, left: Callable[[], float]) -> int | None:
+        """Save the last finished step, where the one under way will not end because a rank is gone; return its number.
+
+        One of the ranks that are left does so, and the others wait until it is saved. They choose it in the place of the
+        checkpoints: the store of the process group may be gone too. ``None`` if no state of a finished step is there, or a save
+        has it already. Each of them may call this, in any thread. Raises :class:`CheckpointError`.
+        """
+        if self._sharded is not False or self.size == 1:
+            return None
+        self._saves_last = True
+        try:
+            with self.last.held() as held:
+                if held is None:
+                    return None
+                value, facts = held
+                newest = next(self._manager.log.saves(), None)
+                if newest is not None and newest.data.get("step", 0) >= facts["step"]:
+                    return None
+                keys = PlaceKeys(self._manager.store, f"{_SURVIVORS}{self._first_token}", rank=1)
+                saver = int(keys.create(f"{facts['step']}", str(self.rank).encode()))
+                saved = f"{facts['step']}-saved"
+                if saver != self.rank:
+                    return facts["step"] if keys.wait([saved], min(_SURVIVOR_WAITS, left())) else None
+                with self._unless_relieved():
+                    self._claim(facts)
+                    self._manager.save(value, facts)
+                keys.create(saved, b"1")
+                return int(facts["step"])
+        finally:
+            self._saves_last = False
+
     # -- between ranks
 
     def _device(self) -> Any:
@@ -386,6 +431,7 @@ class GroupSaves:
         """Wait for the save under way, for ``left`` seconds and until it is late, and end the agreement."""
         if self._thread is not None and not self._thread.end(left, hurried=True):
             _log.error("%s; the training ends without it", self._thread.describe())
+        self.last.close()
         self.agreement.close()
 
 
