@@ -238,7 +238,7 @@ def _engine_run(job: Job, up: tuple[int, ...]) -> tuple[float, float]:
         "spot": "prefer",
         "checkpoint": "pvc://saves",
         "deadline": f"{job.deadline:.0f}s",
-        "work": f"{job.work:.0f}s",
+        "expected_duration": f"{job.work:.0f}s",
     }
     config = Config(1, "USD", {}, pools, parse_policy(says, "bench"), (), "spotwright.yaml", "")
     spec = TaskSpec("train", "train", executor=PythonComponent("def train(): ...", "train"))

@@ -3,8 +3,8 @@
 Costs use the expected figure, safety the other one. Both begin with what the user stated, and end with what was measured:
 
 - *Work.* An attempt reports the share of the work that is done. The seconds from report to report, by the share gained, are the
-  task's pace (:class:`Pace`). It counts once it was seen for 1 % of the stated work: earlier it would be noise, later the
-  deadline might be lost. From then on two pieces give the expected figure; a pace slower than stated counts at once, a faster
+  task's pace (:class:`Pace`). It counts once it was seen for 1 % of the stated work, or for ten minutes: earlier it would be noise, later
+  the deadline might be lost. From then on two pieces give the expected figure; a pace slower than stated counts at once, a faster
   one only after three pieces.
 - *Launches.* The seconds from the request of a node until it is ready, in this run and in earlier ones, and the seconds from
   there until an attempt has come beyond the work done before it (image, start of the code, restore, lost work).
@@ -29,6 +29,7 @@ __all__ = [
     "Mark",
     "Needs",
     "Pace",
+    "measured_after",
     "needs",
     "newest_boots",
     "next_mark",
@@ -47,7 +48,7 @@ _KNOWN_MARGIN = 0.005  # that is left for a pace that was measured over the whol
 _EARLY_MARGIN = 0.015  # beside it at first, halved with each 2 % of the work that is measured
 _HALF = 0.02
 _SPREAD = 2.5  # standard errors of the pace; more of them while there are few pieces
-_SEEN = 0.01  # the share of the stated work for which a pace has to be seen
+_SEEN, _SEEN_FOR = 0.01, 600.0  # the share of the stated work for which a pace has to be seen, and seconds of it at most
 _FEW = 3  # pieces from which on a pace is believed that is faster than stated
 _MOST_PIECES = 16  # beyond this, neighbours are merged: what recurs, such as a pause, is in every piece
 _ALIKE = 0.75
@@ -130,7 +131,7 @@ class Pace(NamedTuple):
 
     def is_seen(self, stated: float) -> bool:
         """Whether it was measured for long enough to count."""
-        return self.share > 0.0 and self.seconds >= _SEEN * stated
+        return self.share > 0.0 and self.seconds >= measured_after(stated)
 
     def with_piece(self, seconds: float, share: float) -> Pace:
         """The pace with one more piece. Beyond sixteen, neighbours are merged, and new pieces grow to a like size first."""
@@ -156,6 +157,11 @@ class Pace(NamedTuple):
         return left * whole * (1.0 + margin) + _SPREAD * (1.0 + 2.0 / count) * math.sqrt(
             spread * left * (1.0 + left / measured)
         )
+
+
+def measured_after(stated: float) -> float:
+    """The seconds of work after which a pace counts, where ``stated`` seconds are stated: 1 % of them, ten minutes at most."""
+    return min(_SEEN * stated, _SEEN_FOR)
 
 
 def next_mark(
