@@ -180,7 +180,9 @@ class Chooser(NamedTuple):
         wait, spot, on_demand = self._costs(now)
         stays = (now.mode == Action.SPOT) & (now.pool == np.arange(len(self.pools))[:, None])
         if np.any(now.loses):
-            _, other, without = self._costs(now._replace(left=now.left + np.where(now.mode != Action.WAIT, now.loses, 0.0)))
+            _, other, without = self._costs(
+                now._replace(left=now.left + np.where(now.mode != Action.WAIT, now.loses, 0.0))
+            )
             spot = np.where(stays, spot, other)
             on_demand = np.where(now.mode == Action.SPOT, without, on_demand)
         if self.job.idle:

@@ -173,7 +173,9 @@ class _Values:
         ends, ages = _chances(hazards, grid.tick)
         self._flips, self._ages, self._stays = ends, (1 - ends) * ages, (1 - ends) * (1 - ages)
         self._price = (0.0, job.spot_price * grid.tick / 3600.0, job.on_demand_price * grid.tick / 3600.0)
-        self._leaving = tuple(np.float32(price * job.idle / 3600.0) for price in (0.0, job.spot_price, job.on_demand_price))
+        self._leaving = tuple(
+            np.float32(price * job.idle / 3600.0) for price in (0.0, job.spot_price, job.on_demand_price)
+        )
         width = grid.slack + 1
         self.now = np.full((2 * BUCKETS, grid.modes, width + grid.per_tick), _NEVER, np.float32)
         self.now[:, :, :width] = 0.0

@@ -22,7 +22,6 @@ from spotwright.deadlines.job_policies import Decides
 from spotwright.deadlines.jobs import DUST, Action, Job
 from spotwright.errors import InputError
 from spotwright.market import Windows
-from spotwright.scheduling.estimates import measured_after
 
 __all__ = ["AS_STATED", "Conditions", "Results", "cheapest", "simulate"]
 
@@ -31,13 +30,14 @@ class Conditions(NamedTuple):
     """What a job meets besides the market. Durations in seconds; ``None``: as the job states.
 
     ``launch`` is what a launch takes; a job knows it once one has lasted as long as stated. ``work`` is how much there is to do;
-    a job knows it once it has done ``shown`` of it (``None``: as soon as the engine would, 0: from the start, by earlier runs). Looks are ``every`` so many seconds (``None``: at each tick), the second one
-    ``phase`` after the start (``None``: after one such time).
+    a job knows it once it has done ``shown`` of it; with 0 it knows a true statement from the start, as after an earlier run.
+    Looks are ``every`` so many seconds (``None``: at each tick), the second one ``phase`` after the start (``None``: after one
+    such time). ``idle`` is for how long a node is paid that was left.
     """
 
     launch: float | None = None
     work: float | None = None
-    shown: float | None = None
+    shown: float = 0.0
     every: float | None = None
     phase: float | None = None
     idle: float | None = None
@@ -111,13 +111,13 @@ class _Jobs:
         self._work = job.work if conditions.work is None else conditions.work
         self._idle = job.idle if conditions.idle is None else conditions.idle
         self._told = min(job.overhead, self._launch)  # how long a launch may last before it is seen to take longer
-        self._shown = measured_after(job.work) if conditions.shown is None else min(conditions.shown, job.work)
+        self._shown = min(conditions.shown, job.work)
         count = windows.size
         self._at, self._until = np.zeros(count), np.zeros(count)  # the clock of each job, and when it asks again
         self._left, self._starting = np.full(count, self._work), np.zeros(count)
         self._mode, self._pool = np.full(count, Action.WAIT, np.int8), np.full(count, -1)
         self._knows_launch = np.full(count, self._launch == job.overhead)
-        self._knows_work = np.full(count, self._shown <= 0.0)
+        self._knows_work = np.full(count, self._work == job.work and self._shown <= 0.0)
         self._finish = np.where(self._left > DUST, np.inf, 0.0)
         self._cost, self._spot, self._on_demand = np.zeros(count), np.zeros(count), np.zeros(count)
         self._launches, self._moves = np.zeros(count, int), np.zeros(count, int)
