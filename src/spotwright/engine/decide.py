@@ -145,10 +145,11 @@ def look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Ev
     advice = advise(state, task, planned, outlook, snapshot)
     if advice is None:
         return _saved_before(task, stays, outlook, now) if pool.is_spot else _unasked(task, stays)
-    if advice.gain > 0.0 and (advice.launches or advice.rung is None):
+    if advice.gain > 0.0:
         rung = planned.ladder.on_demand[0] if advice.rung is None else advice.rung
         to = planned.ladder.rungs[rung].pools[0]
-        why = f"to {to}: {advice.move}"
+        waits = advice.rung is not None and not advice.launches
+        why = f"to {'wait for ' if waits else ''}{to}: {advice.move}"
         moves = AttemptHalted(now, task.path, attempt.number, why=why, moves=True, rung=rung)
         return _save_first(task, moves, outlook, now, stays.until)
     if pool.is_spot:
@@ -174,7 +175,7 @@ def _save_first(task: TaskState, moves: AttemptHalted, outlook: Outlook, now: fl
     patience = max(_LONGEST_SAVE, _lead(attempt, outlook))
     number = attempt.number
     if attempt.asked is None or now >= attempt.asked[0] + _ASKED_AGAIN * patience:
-        why = f"is asked to save before it moves {moves.why.partition(':')[0]}: {unsaved} of its work are not saved"
+        why = f"is asked to save before it moves {moves.why.partition(':')[0]}, because {unsaved} of its work is not saved"
         return AttemptKept(now, task.path, number, until=min(ends, now + patience), why=why, asks=True)
     if now < attempt.asked[1]:
         return AttemptKept(
