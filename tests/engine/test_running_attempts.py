@@ -58,7 +58,7 @@ def test_a_move_is_explained_with_its_numbers() -> None:
         "30s to be left, and the deadline is in 2m14s"
     )
     decided = data_of(run.events_of("decided")[0])
-    assert (decided["cause"], decided["next"]) == ("disrupted", "goes on on on-demand; the move spends no budget")
+    assert (decided["cause"], decided["next"]) == ("disrupted", "continues on on-demand; the move spends no budget")
     assert decided["why"].startswith("it was moved: to on-demand, at the last safe moment")
 
 

@@ -265,7 +265,7 @@ def after_move(task: TaskState, ending: Ending, on_demand: tuple[int, ...]) -> D
         return None
     rung = on_demand[0] if task.last.target is None else task.last.target
     where = "on-demand" if rung in on_demand else ", ".join(task.plan.ladder.rungs[rung].pools)
-    return Decision(FollowUp.RETRY, f"goes on on {where}; the move spends no budget", rung)
+    return Decision(FollowUp.RETRY, f"continues on {where}; the move spends no budget", rung)
 
 
 def why_it_stays(
