@@ -41,7 +41,9 @@ def asked(run: Simulated) -> list[AttemptKept]:
 
 
 def test_an_attempt_is_asked_to_save_before_it_moves_and_moves_once_it_has() -> None:
-    run = Simulated([spot(), ON_DEMAND], {"spot": hours_of(*[0] * 3, *[1] * 90)}, model=rarely_saving(20), **TIGHT)
+    run = Simulated(
+        [spot(), ON_DEMAND], {"spot": hours_of(*[0] * 3, *[1] * 90)}, model=rarely_saving(20, every=5000.0), **TIGHT
+    )
     assert run.state.status is RunStatus.SUCCEEDED
     assert run.hours <= 24
     moved = [attempt for attempt in run.state.tasks["a"].attempts if attempt.moving]

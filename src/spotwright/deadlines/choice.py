@@ -135,7 +135,7 @@ class Chooser(NamedTuple):
     def choose(self, now: Situation) -> Choices:
         """The cheapest safe action of each job; if only on-demand is safe, on-demand."""
         wait, spot, on_demand = self._with_leaving(now)
-        wait = np.where(now.mode == Action.SPOT, np.inf, wait)  # spot is not left in order to wait
+        wait = np.where(now.mode == Action.WAIT, wait, np.inf)  # no node is left in order to wait
         every = np.arange(len(wait))
         on_spot = (now.mode == Action.SPOT) & (now.pool >= 0)
         here = np.where(on_spot, now.pool, 0)
@@ -181,14 +181,13 @@ class Chooser(NamedTuple):
         stays = (now.mode == Action.SPOT) & (now.pool == np.arange(len(self.pools))[:, None])
         if np.any(now.loses):
             left = now.left + np.where(now.mode != Action.WAIT, now.loses, 0.0)
-            wait, other, without = self._costs(now._replace(left=left))
+            _, other, without = self._costs(now._replace(left=left))
             spot = np.where(stays, spot, other)
             on_demand = np.where(now.mode == Action.SPOT, without, on_demand)
         if self.job.idle:
             prices = np.array([*(pool.price for pool in self.pools), self.job.on_demand_price]) * self.job.idle / 3600.0
             pays = np.where(now.mode == Action.ON_DEMAND, prices[-1], prices[now.pool]) * (now.mode != Action.WAIT)
             spot = np.where(stays, spot, spot + pays)
-            wait = wait + pays
             on_demand = on_demand + np.where(now.mode == Action.SPOT, pays, 0.0)
         return wait, spot, on_demand
 

@@ -145,11 +145,10 @@ def look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Ev
     advice = advise(state, task, planned, outlook, snapshot)
     if advice is None:
         return _saved_before(task, stays, outlook, now) if pool.is_spot else _unasked(task, stays)
-    if advice.gain > 0.0:
+    if advice.gain > 0.0 and (advice.launches or advice.rung is None):
         rung = planned.ladder.on_demand[0] if advice.rung is None else advice.rung
         to = planned.ladder.rungs[rung].pools[0]
-        waits = advice.rung is not None and not advice.launches
-        why = f"to {'wait for ' if waits else ''}{to}: {advice.move}"
+        why = f"to {to}: {advice.move}"
         moves = AttemptHalted(now, task.path, attempt.number, why=why, moves=True, rung=rung)
         return _save_first(task, moves, outlook, now, stays.until)
     if pool.is_spot:

@@ -161,8 +161,7 @@ def _saving(
         return Advice(None, False, until, words.measuring())
     waits = _to_wait_for(task, markets) if action == Action.WAIT else None
     if waits is not None:
-        gain = costs[1] - costs[0] if place.mode == Action.ON_DEMAND else 0.0
-        return Advice(waits, False, until, words.better(costs[1] - costs[0]), *words.gain(gain))
+        return Advice(waits, False, until, words.better(costs[1] - costs[0]))
     if action == Action.ON_DEMAND or (action == Action.WAIT and costs[1] < costs[2][best]):
         gain = here - costs[1] if place.mode == Action.SPOT else 0.0
         gain = gain if 0.0 < gain < _NEVER else 0.0
