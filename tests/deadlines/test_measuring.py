@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def act(decider: Chooser, now: Situation) -> Action:
     return Action(int(decider.choose(now).action[0]))
 
 
-WAITS = {"remaining": 70.0 * HOUR, "left": 48.0 * HOUR, "mode": Action.WAIT, "up": False}
+WAITS: dict[str, Any] = {"remaining": 70.0 * HOUR, "left": 48.0 * HOUR, "mode": Action.WAIT, "up": False}
 
 
 def test_a_job_does_not_wait_for_spot_before_its_work_is_measured() -> None:
