@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.simulation.long_jobs import HOUR, ON_DEMAND, Simulated, hours_of, spot
 from tests.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
-from tests.simulation.test_moves_to_spot import HOUR, ON_DEMAND, Simulated, hours_of, spot
 
 from spotwright.engine.events import AttemptKept, RunStatus
 from spotwright.engine.loop import replay_decisions
