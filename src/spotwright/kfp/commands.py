@@ -84,6 +84,26 @@ _DECORATORS = ("pipeline", "component", "container_component")
 
 
 def _names_kfp(tree: ast.Module) -> bool:
+    """Whether a module may have a pipeline: it imports ``kfp``, or decorates as that does, and names a pipeline or a component.
+
+    A training that imports ``kfp`` for its client, say, and names no pipeline and no component anywhere has none.
+    """
+    return _imports_kfp(tree) and (_names_pipeline(tree) or not _acts(tree.body, calls=True))
+
+
+def _names_pipeline(tree: ast.Module) -> bool:
+    """Whether a name, an attribute, an import or a definition of a module speaks of a pipeline or of a component."""
+    for each in ast.walk(tree):
+        names = [getattr(each, field, None) for field in ("id", "attr", "name", "module", "asname")]
+        if any(isinstance(name, str) and any(word in name.lower() for word in _DEFINES) for name in names):
+            return True
+    return False
+
+
+_DEFINES = ("pipeline", "component")
+
+
+def _imports_kfp(tree: ast.Module) -> bool:
     """Whether a module imports ``kfp``, also by a text, or decorates a function as its pipelines and components are."""
     for each in ast.walk(tree):
         if isinstance(each, ast.Import) and any(_is_kfp(alias.name) for alias in each.names):

@@ -65,8 +65,11 @@ def load(
 def _not_a_pipeline(file: Path, script: Path) -> str:
     """Why a file is not imported: importing it would execute a script."""
     if script == file:
-        return f"{file}: expected a pipeline, and this file does not import kfp; spotwright run {file.name} executes it as it is"
-    return f"{file}: expected a pipeline, and neither this file nor {script.name}, which it would execute, imports kfp"
+        return (
+            f"{file}: expected a pipeline, and this file defines none, so it was not imported; spotwright run {file.name} "
+            "executes it as it is, and spotwright plan --trace FILE --work 8h --deadline 12h plans such a job"
+        )
+    return f"{file}: expected a pipeline, and neither this file nor {script.name}, which it would execute, defines one"
 
 
 def _compile(file: Path, pipeline: str | None, python: str) -> Compiled:
