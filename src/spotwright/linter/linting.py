@@ -267,7 +267,8 @@ class _Linter:
             shown,
             problem.text,
             problem.fix or rule.fix,
-            can_fix=bool(mends),
+            bool(mends),
+            problem.not_judged,
         )
         self._result.findings.append(finding)
         if mends and isinstance(document, Document):
@@ -276,7 +277,7 @@ class _Linter:
     def _add_of_python(self, rule: Rule, problem: Problem) -> None:
         fix, can_fix = problem.fix or rule.fix, problem.rename is not None
         finding = Finding(
-            rule.id, rule.severity, self._result.file, problem.line, "", problem.text, fix, can_fix=can_fix
+            rule.id, rule.severity, self._result.file, problem.line, "", problem.text, fix, can_fix, problem.not_judged
         )
         self._result.findings.append(finding)
         if problem.rename is not None:

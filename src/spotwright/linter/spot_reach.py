@@ -57,7 +57,7 @@ def alternatives(constraints: Constraints) -> list[list[Expression]]:
 
 def selects_pool(constraints: Constraints, pool: Pool, requests: Resources) -> bool:
     """Whether nodes of the pool are large enough, and meet the selector and the required affinity, whatever their taints."""
-    if too_large(requests, pool.node):
+    if too_large(requests, pool):
         return False
     constraints = Constraints(selector=constraints.selector, required=constraints.required)
     return not node_labels.refusal(pool, constraints, ())

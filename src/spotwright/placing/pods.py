@@ -20,7 +20,7 @@ from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
-from spotwright.placing.affinity import Expression, attraction, off_idle_gpus
+from spotwright.placing.affinity import Expression, attraction, off_idle_gpus, off_windows
 from spotwright.placing.context import (
     DEFAULT_QUEUE,
     MOST_RETRIES,
@@ -42,9 +42,8 @@ from spotwright.placing.pod_spec import (
     POD,
     additions_in_words,
     check,
-    read_constraints,
-    read_requests,
     refuse_scheduling,
+    requirements_of,
 )
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 from spotwright.scheduling.ladder import Ladder, PodRequirements, build
@@ -153,10 +152,12 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
     hook = ctx.hook
     reason = role.on_demand_reason or hook
     policy = policy or ctx.policy(role.path, on_demand_reason=reason, is_pinned=role.is_pinned, retries=role.retries)
-    work = PodRequirements({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
+    metadata = None if role.template is None else (*role.template, "metadata")
+    work = requirements_of(ctx, role.spec, metadata, is_holder=role.holder)
     ladder = build(work, policy, ctx.config.pools)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
     report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
+    report.not_judged = ladder.not_judged
     report.anchor("pod", ctx.editor, role.spec)
     report.own_retries = "" if role.retries is None else role.retries.name
     report.identity = {"work": role.work or role.path, "run": role.run, "index": role.index}
@@ -314,6 +315,7 @@ def change_of(
         warn_of_undecided(ctx, at, placed.report.name, placed)
     else:
         apart = off_idle_gpus(work, placed.ladder, wanted, pools) if is_apart else []
+        apart += off_windows(placed.ladder, wanted, pools)
         required = [*wanted.required, *apart, *later]
         if queue:
             required += settle_queue(ctx, at, placed, work, required, queue)
