@@ -235,7 +235,9 @@ def unjudged(value: Any, file: str, line: int) -> NotJudged:
     at = "PATH" if found is None else pattern_text(tuple(_ANY if isinstance(step, int) else step for step in found))
     if not value.get("apiVersion"):
         return NotJudged(Subject.OBJECT, named, "it has no apiVersion", "write it", file, line)
-    return NotJudged(Subject.OBJECT, named, "its kind is not known", f"name its pod spec: --pod-path {at}", file, line)
+    return NotJudged(
+        Subject.OBJECT, named, "its kind is not known", f"name the path of the pod spec: --pod-path {at}", file, line
+    )
 
 
 _WHOLE = "write the whole object; render charts and patches first"
