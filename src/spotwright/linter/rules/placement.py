@@ -266,7 +266,6 @@ RULES = (
         fails=job(TOLERATION + _REQUIRED),
         passes=job(ON_SPOT),
         checks=Checks(pods=_no_fallback, python=_required_spot),
-        place_says=True,
     ),
     Rule(
         id="preference-ignored",

@@ -66,7 +66,8 @@ def _no_retries(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     found = _disruption(spec)
     if spec.get("backoffLimit") == 0 and (found is None or found[1] == "Count"):
         path = (*(pods.job or ()), "backoffLimit")
-        yield Problem(path, f"{pods.label} has no retries (backoffLimit 0), so the first interruption fails it")
+        text = f"{pods.label} has no retries (backoffLimit 0), so the first interruption fails it"
+        yield Problem(path, text, _KEPT if pods.is_placed else "")
     elif found is not None and found[1].startswith("Fail"):
         path = (*(pods.job or ()), "podFailurePolicy", "rules", found[0], "action")
         yield Problem(path, f"{pods.label} ends at the first interruption, by its own rule ({found[1]})")
@@ -74,12 +75,15 @@ def _no_retries(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 def _no_retries_of_kind(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Sets, Ray jobs and Spark applications that end with the first pod they lose."""
-    text, path = _ends_with_first_loss(subject)
+    text, path, fix = _ends_with_first_loss(subject)
     if text and any(isinstance(one, Pods) and one.asks_for_spot for one in pods_of(subject, settings)):
-        yield Problem(subject.at(*path), f"{subject.label} {text}")
+        yield Problem(subject.at(*path), f"{subject.label} {text}", fix)
 
 
-def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...]]:
+_KEPT = "Raise the limit; place keeps what is written, and --replace-retries replaces it by the policy's retries."
+
+
+def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...], str]:
     if subject.record.retry is Retry.SET and subject.record.reads is Reads.RUNS:
         policy = subject.mapping("spec", "failurePolicy")
         retried = all(
@@ -87,10 +91,15 @@ def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...]]:
             for one in subject.items("spec", "replicatedJobs")
         )
         if not policy.get("maxRestarts") and not items_of(policy.get("rules")) and not retried:
-            return "has no failurePolicy, so the first failed Job fails the set", ("spec",)
+            return (
+                "has no failurePolicy, so the first failed Job fails the set",
+                ("spec",),
+                "Write failurePolicy.maxRestarts.",
+            )
     if "spec.restartPolicy" in subject.record.retries.types and subject.get("spec", "restartPolicy", "type") == "Never":
-        return "is never restarted (restartPolicy Never)", ("spec", "restartPolicy")
-    return "", ()
+        fix = "Write restartPolicy: {type: OnFailure, onFailureRetries: NUMBER}."
+        return "is never restarted (restartPolicy Never)", ("spec", "restartPolicy"), fix
+    return "", (), ""
 
 
 def _unbounded_ignore(pods: Pods, _settings: Settings) -> Iterator[Problem]:

@@ -178,8 +178,8 @@ RULES = (
         id="exit-code-swallowed",
         severity=Severity.WARNING,
         title="A shell whose exit code is not that of the work",
-        why="Controllers decide by the exit code of the container. If it is 0 after a failure, the pod has succeeded and its work "
-        "is not done; a container that never ends keeps its node.",
+        why="Controllers decide by the exit code of the container. If it is 0 after a failure, the pod has succeeded and "
+        "its work is not done; a container that never ends keeps its node.",
         fix="Let the work be the last command, with set -e, and set -o pipefail before a pipe.",
         fails=job(ON_SPOT, container=_run("train 2>&1 | tee /logs/train.txt")),
         passes=job(ON_SPOT, container=_run("set -o pipefail; train 2>&1 | tee /logs/train.txt")),

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from spotwright.kinds.kind import Sharing
 from spotwright.kube.pod import scheduling_of
+from spotwright.kube.pod_defaults import is_selected
 from spotwright.linter.rule import ON_SPOT, SHIELDS, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import Reach, reach_of
-from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of, pods_of, texts_of
-from spotwright.model.scheduling_terms import Constraints, Expression
+from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of, pods_of
+from spotwright.model.scheduling_terms import Constraints
 from spotwright.placing.context import hook_of
 from spotwright.placing.documents import ManifestError
 from spotwright.placing.pod_spec import POD, check_value
@@ -119,20 +120,14 @@ def _fragile_pods(subject: KubeObject, settings: Settings) -> Iterator[Pods]:
 def _is_reached(pods: Pods, selector: Shape, added: Constraints, settings: Settings) -> bool:
     """Whether a PodDefault is laid over the pods and brings them to spot nodes. A Notebook gives its labels to its pods."""
     own = mapping_at(pods.owner.value, "metadata", "labels") if pods.owner and pods.duty is PodRole.INTERACTIVE else {}
-    labels = {str(key): str(value) for key, value in {**own, **mapping_at(pods.metadata, "labels")}.items()}
-    wanted = [
-        Expression(str(key), "In", (str(value),)) for key, value in mapping_of(selector.get("matchLabels")).items()
-    ]
-    for one in items_of(selector.get("matchExpressions")):
-        values = tuple(texts_of(mapping_of(one).get("values")))
-        wanted.append(Expression(str(mapping_of(one).get("key")), str(mapping_of(one).get("operator")), values))
+    labels = {**own, **mapping_at(pods.metadata, "labels")}
     together = replace(
         pods.constraints,
         tolerations=(*pods.constraints.tolerations, *added.tolerations),
         selector={**pods.constraints.selector, **added.selector},
         preferred=(*pods.constraints.preferred, *added.preferred),
     )
-    return all(one.matches(labels) for one in wanted) and reach_of(together, settings) > Reach.OPEN
+    return is_selected(selector, labels) and reach_of(together, settings) > Reach.OPEN
 
 
 def _keys_of(selector: Shape) -> Iterator[str]:

@@ -33,6 +33,7 @@ from spotwright.linter.spot_reach import admits, alternatives
 from spotwright.linter.subjects import (
     Container,
     KubeObject,
+    Pipeline,
     Pods,
     Shape,
     init_containers,
@@ -40,6 +41,7 @@ from spotwright.linter.subjects import (
     items_of,
     mapping_at,
     mapping_of,
+    pipeline_pods,
     pods_of,
     texts_of,
 )
@@ -87,9 +89,11 @@ class _Claim(NamedTuple):
 def _claims(pods: Pods) -> Iterator[_Claim]:
     """The claims that the pods mount and that the file has, also their own ones."""
     owner = pods.owner
-    if owner is None:
-        return
     for one in pods.claims:
+        if owner is None:  # of a pipeline, which itself makes claims with a known form
+            if one.spec:
+                yield _Claim(one.path, one, one.spec)
+            continue
         named = owner.find("PersistentVolumeClaim", one.name) if one.sharing is Sharing.NAMED else None
         spec = one.spec if named is None else named.mapping("spec")
         if named is not None or spec:
@@ -211,8 +215,17 @@ _SHAREABLE = re.compile(r"nfs|efs|azurefile|filestore|fsx|lustre|cephfs|gluster|
 
 
 def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """Claims of one node, or of one pod, that several pods mount which cannot be on one node."""
+    """Claims of one node, or of one pod, that several pods of an object mount which cannot be on one node."""
     pods = [one for one in pods_of(subject, settings) if isinstance(one, Pods)]
+    return _shared(pods, subject.label, settings)
+
+
+def _shared_in_pipeline(pipeline: Pipeline, settings: Settings) -> Iterator[Problem]:
+    """The same of the tasks of a pipeline."""
+    return _shared(list(pipeline_pods(pipeline, settings)), f"the pipeline {pipeline.name}", settings)
+
+
+def _shared(pods: Sequence[Pods], label: str, settings: Settings) -> Iterator[Problem]:
     users: dict[str, list[tuple[Pods, list[_Claim]]]] = {}
     for one in pods:
         own: dict[str, list[_Claim]] = {}
@@ -232,7 +245,7 @@ def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Proble
         reason = _apart(mounting, claim, settings)
         if reason:
             mode = "ReadWriteOncePod" if claim.modes == {"ReadWriteOncePod"} else "ReadWriteOnce"
-            yield Problem(claim.path, f"several pods of {subject.label} mount the claim {name} ({mode}): {reason}")
+            yield Problem(claim.path, f"several pods of {label} mount the claim {name} ({mode}): {reason}")
 
 
 def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
@@ -537,7 +550,7 @@ RULES = (
         fix="Use a volume that many nodes can mount (ReadWriteMany), or give each pod its own claim.",
         fails=_CLAIM.format(mode="ReadWriteOncePod") + job(_VOLUME, container=_MOUNT, spec="parallelism: 2\n"),
         passes=_CLAIM.format(mode="ReadWriteMany") + job(_VOLUME, container=_MOUNT, spec="parallelism: 2\n"),
-        checks=Checks(objects=_shared_by_nodes),
+        checks=Checks(objects=_shared_by_nodes, pipelines=_shared_in_pipeline),
         source='Kubernetes documentation, "Persistent Volumes" (access modes)',
     ),
     Rule(
