@@ -63,9 +63,11 @@ def selects_pool(constraints: Constraints, pool: Pool, requests: Resources) -> b
     return not node_labels.refusal(pool, constraints, ())
 
 
-def admits(pool: Pool, constraints: Constraints) -> bool:
-    """Whether nodes in one of the pool's zones admit the pods."""
-    return not node_labels.refusal(pool, constraints, providers.taints(pool))
+def admits(pool: Pool, constraints: Constraints, requests: Resources | None = None) -> bool:
+    """Whether nodes in one of the pool's zones admit the pods. With ``requests``, tolerations count that the cluster adds for them."""
+    taints = providers.taints(pool)
+    left = tuple(one for one in taints if not providers.is_tolerated_by_cluster(pool, one, requests or {}))
+    return not node_labels.refusal(pool, constraints, left)
 
 
 def tolerates_spot(key: str, operator: str, settings: Settings) -> bool:

@@ -629,12 +629,14 @@ class Pipeline:
     """A compiled pipeline: ``value`` is its first document, ``platforms`` the mapping in the second.
 
     ``noun``: how messages call what runs in a pod; a pipeline in Python has a task where the compiler makes an executor.
+    ``times``: how often each runs at once, in Python, where the order of tasks is not read.
     """
 
     document: PipelinePair | Source
     value: Shape
     platforms: Shape
     noun: str = "executor"
+    times: Mapping[str, int | None] | None = None
 
     @property
     def name(self) -> str:
@@ -704,9 +706,7 @@ def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
             reach_of(constraints, settings),
             (Container(path, _words(container)),),
             is_placed=pipeline.is_placed,
-            group=group
-            if isinstance(pipeline.document, PipelinePair)
-            else group._replace(runs=()),  # its order is not read
+            group=group if pipeline.times is None else group._replace(at_once=pipeline.times.get(label), runs=()),
             claims=tuple(pod_claims(pair, group)),
         )
 

@@ -265,9 +265,11 @@ def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
             reasons = [excluding(given, settings) for given in both]
             if all(reasons):
                 return f"{_named(one)} and {_named(other)} ask for {reasons[0]}, and one node has the volume"
-        resource = _too_much(one, other, settings)
+        count = (one.group.at_once if one is other and one.group is not None else None) or 2
+        resource = _too_much(one, other, count, settings)
         if resource:
-            names = f"two {_named(one)}" if one is other else f"{_named(one)} and {_named(other)}"
+            several = "two" if count == 2 else str(count)
+            names = f"{several} {_named(one)}" if one is other else f"{_named(one)} and {_named(other)}"
             return f"no node has enough {resource} for {names}, and one node has the volume"
     return ""
 
@@ -292,11 +294,16 @@ def _keeps_apart(pods: Pods) -> bool:
     return False
 
 
-def _too_much(one: Pods, other: Pods, settings: Settings) -> str:
-    """A resource of which no node that admits both has enough for both; empty without one, or if nodes are not described."""
-    wanted, more = one.requests, other.requests
+def _too_much(one: Pods, other: Pods, count: int, settings: Settings) -> str:
+    """A resource of which no node that admits both has enough for all; empty without one, or if nodes are not described.
+
+    ``count``: how many pods there are, if both are of one template.
+    """
+    wanted, more = one.requests, {name: amount * (count - 1) for name, amount in other.requests.items()}
     admitting = [
-        pool for pool in settings.pools.values() if admits(pool, one.constraints) and admits(pool, other.constraints)
+        pool
+        for pool in settings.pools.values()
+        if admits(pool, one.constraints, wanted) and admits(pool, other.constraints, other.requests)
     ]
     if not admitting or any(pool.node is None for pool in admitting):
         return ""
