@@ -19,6 +19,7 @@ from spotwright.linter.python_tasks import python_pipelines
 from spotwright.linter.rule import Finding, Mend, Problem, Rename, Rule, Severity
 from spotwright.linter.rules import (
     argo,
+    capacity,
     fields,
     frameworks,
     gangs,
@@ -26,6 +27,7 @@ from spotwright.linter.rules import (
     placement,
     pools,
     python,
+    retention,
     retries,
     selectors,
     shells,
@@ -82,7 +84,8 @@ __all__ = [
 GROUPS: Mapping[str, tuple[Rule, ...]] = {
     "Where pods run": placement.RULES,
     "What no node meets": selectors.RULES,
-    "What must not be lost": stateful.RULES,
+    "What pools can hold": capacity.RULES,
+    "What must not be lost": (*stateful.RULES, *retention.RULES),
     "Volumes and checkpoints": storage.RULES,
     "Retries": (*retries.RULES, *shells.RULES),
     "The end of a pod, and moves": timing.RULES,

@@ -360,10 +360,10 @@ class _Reader:
             values = dict(zip(METHODS[name], given, strict=False)) | dict(by_name)
             line = (call.func.end_lineno if isinstance(call.func, ast.Attribute) else None) or call.lineno
             task.sets(name, _settings(values), line)
-        elif name == "apply" and any(
-            name_of_call(one) == _PREEMPTIBLE for one in call.args if isinstance(one, ast.Call)
-        ):
-            task.wishes("prefer", {}, call.lineno)
+        elif name == "apply" and (used := next((one for one in call.args if _is_preemptible(one)), None)) is not None:
+            hard = keyword(used, "hard_constraint") if isinstance(used, ast.Call) else None
+            is_hard = isinstance(hard, ast.Constant) and hard.value is True
+            task.wishes("require" if is_hard else "prefer", {}, call.lineno)
         elif name == "apply":
             task.is_open = True
         elif name not in _ORDER:  # a task has no other methods, so it is another object, which may set up what it gets
@@ -371,6 +371,10 @@ class _Reader:
                 if isinstance(one, _Task):
                     one.is_open = True
         return task
+
+
+def _is_preemptible(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and name_of_call(node) == _PREEMPTIBLE
 
 
 def _iterations(node: ast.expr, names: Mapping[str, Any]) -> int | None:
@@ -418,6 +422,7 @@ def _compiled(file: str, name: str, line: int, tasks: Iterable[_Task], *, has_al
         if task.claim is not None:  # its controller makes the claim, and no pod
             asked = {key: {"runtimeValue": {"constant": value}} for key, value in _settings(task.claim).items()}
             nodes[label] = {**node, "inputs": {"parameters": asked}}
+            components[label], executors[label] = {"executorLabel": label}, {}
             continue
         container = {"image": "", "resources": task.resources, "env": [{"name": "", "value": task.code}]}
         executors[label] = {"container": container}

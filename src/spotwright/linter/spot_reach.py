@@ -64,7 +64,7 @@ def selects_pool(constraints: Constraints, pool: Pool, requests: Resources) -> b
 
 
 def admits(pool: Pool, constraints: Constraints, requests: Resources | None = None) -> bool:
-    """Whether nodes in one of the pool's zones admit the pods. With ``requests``, tolerations count that the cluster adds for them."""
+    """Whether nodes in one of the pool's zones admit the pods. The cluster may add tolerations for their ``requests``."""
     taints = providers.taints(pool)
     left = tuple(one for one in taints if not providers.is_tolerated_by_cluster(pool, one, requests or {}))
     return not node_labels.refusal(pool, constraints, left)

@@ -16,7 +16,9 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.provider import CLUSTER_AUTOSCALER
+from spotwright.kube.admission import Others
 from spotwright.kube.pod import TERMS
+from spotwright.kube.priority import below_cut_off
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
@@ -54,6 +56,7 @@ __all__ = [
     "Role",
     "change_of",
     "conflicting_path",
+    "expendable",
     "metadata_change",
     "no_pool_fits",
     "own_conditions",
@@ -184,11 +187,8 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
         raise no_pool_fits(ctx, path, role.name, role.path, policy, ladder, pod)
     for text in ladder.warnings(role.path):
         ctx.add_finding(Level.WARNING, role.spec, f"{role.name}: {text}")
-    if not role.holder and ctx.editor.get((*role.spec, "nodeName")):
-        text = (
-            f"{role.name}: nodeName fixes the node and bypasses the scheduler, so no affinity takes effect; remove it"
-        )
-        ctx.add_finding(Level.WARNING, (*role.spec, "nodeName"), text)
+    if not role.holder:
+        _warn_of_nodes(ctx, role, pools)
     placed = Placed(policy, ladder, report)
     _tell_lowered(ctx, role, policy)
     change = _placement(ctx, role, placed, work) if ctx.writes(Group.PLACEMENT) else NO_CHANGE
@@ -202,6 +202,18 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
         containers = ctx.editor.get((*role.spec, "containers")) or ()
         report.torchrun = torchrun_words(containers, change.containers, is_elastic=role.is_elastic)
     return placed
+
+
+def _warn_of_nodes(ctx: PlaceContext, role: Role, pools: Sequence[str]) -> None:
+    """Report what keeps the pods from the nodes that the autoscaler or the scheduler would choose."""
+    if ctx.editor.get((*role.spec, "nodeName")):
+        text = (
+            f"{role.name}: nodeName fixes the node and bypasses the scheduler, so no affinity takes effect; remove it"
+        )
+        ctx.add_finding(Level.WARNING, (*role.spec, "nodeName"), text)
+    used = [ctx.config.pools[name] for name in pools]
+    if said := expendable(ctx.editor.get(role.spec), ctx.others, ctx.config.target, used):
+        ctx.add_finding(Level.WARNING, role.spec, f"{role.name} {said}")
 
 
 def _tell_lowered(ctx: PlaceContext, role: Role, policy: Policy) -> None:
@@ -515,6 +527,17 @@ def shields(
     if autoscaler == CLUSTER_AUTOSCALER and not asks_for_karpenter:
         found[_SAFE_TO_EVICT] = "false"
     return found
+
+
+def expendable(spec: Mapping[str, Any], others: Others, target: Mapping[str, str], pools: Iterable[Pool]) -> str:
+    """The sentence on a pod for which the cluster autoscaler makes no node, by its priority, behind its name; else empty.
+
+    Karpenter has no such cut-off.
+    """
+    every = list(pools)
+    if target.get("autoscaler", CLUSTER_AUTOSCALER) != CLUSTER_AUTOSCALER:
+        return ""
+    return "" if every and all(map(_is_made_by_karpenter, every)) else below_cut_off(spec, others)
 
 
 def _is_made_by_karpenter(pool: Pool) -> bool:

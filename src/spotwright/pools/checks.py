@@ -15,8 +15,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from spotwright.clouds import providers
+from spotwright.clouds.provider import CLUSTER_AUTOSCALER
 from spotwright.config import Config
 from spotwright.kube.pod import scheduling_of
+from spotwright.kube.priority import words_below_cut_off
 from spotwright.model.policy import BUILT_IN, Layer, Policy, Spot, imply_spot, resolve
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration
@@ -76,6 +78,26 @@ def check_landing(ground: ClusterInventory) -> Iterator[Finding]:
                     if providers.is_spot_taint(pool, taint) or providers.is_gpu_taint(taint)
                     else f"spotwright place adds it for work whose policy names the pool: ladder: [{pool.name}]",
                 )
+
+
+def check_priorities(ground: ClusterInventory) -> Iterator[Finding]:
+    """Work for which the cluster autoscaler makes no node, by its priority."""
+    growing = [
+        pool for pool in ground.pools.values() if pool.max_nodes > pool.min_nodes and providers.of(pool).has_groups
+    ]
+    for work in (
+        ground.works
+        if growing and ground.config.target.get("autoscaler", CLUSTER_AUTOSCALER) == CLUSTER_AUTOSCALER
+        else ()
+    ):
+        value = ground.priority_of(work)
+        name = work.spec.get("priorityClassName")
+        said = (
+            words_below_cut_off(value, f"PriorityClass {name}" if name else "its priority") if value is not None else ""
+        )
+        if said:
+            fix = "give the PriorityClass a value of -10 or more, or set --expendable-pods-priority-cutoff of the autoscaler"
+            yield Finding("priority-below-cut-off", Severity.WARNING, work.where, f"it {said}", fix)
 
 
 _WISH = resolve([Layer("any work", {"spot": Spot.PREFER})])
@@ -385,6 +407,7 @@ CHECKS: tuple[Callable[[ClusterInventory], Iterator[Finding]], ...] = (
     check_growth,
     check_endings,
     check_landing,
+    check_priorities,
     check_expander,
     check_groups,
     check_strangers,

@@ -268,8 +268,8 @@ def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
         count = (one.group.at_once if one is other and one.group is not None else None) or 2
         resource = _too_much(one, other, count, settings)
         if resource:
-            several = "two" if count == 2 else str(count)
-            names = f"{several} {_named(one)}" if one is other else f"{_named(one)} and {_named(other)}"
+            number = "two" if count == 2 else str(count)
+            names = f"{number} {_named(one)}" if one is other else f"{_named(one)} and {_named(other)}"
             return f"no node has enough {resource} for {names}, and one node has the volume"
     return ""
 

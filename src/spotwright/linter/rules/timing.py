@@ -20,7 +20,7 @@ from spotwright.placing.context import POLICY_ANNOTATION, name_of
 from spotwright.placing.pod_change import longest_grace
 from spotwright.placing.pods import PodRole, shields, shortest_notice
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "has_policy"]
 
 _GRACE = "terminationGracePeriodSeconds"
 _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -76,7 +76,7 @@ def _sleeps(hook: object) -> int | None:
 def _unshielded(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """Work that an autoscaler may move to save a node, where ``place`` would keep it from that."""
     at = pods.annotations_at
-    is_placed = _says_its_capacity(pods) or _has_policy(pods, settings)
+    is_placed = _says_its_capacity(pods) or has_policy(pods, settings)
     if (
         at is None or pods.is_partial or pods.retry is Retry.NONE or not is_placed
     ):  # another rule says more about bare pods
@@ -102,7 +102,7 @@ def _says_its_capacity(pods: Pods) -> bool:
     return pods.asks_for_spot or any(map(shuns_spot, pods.conditions))
 
 
-def _has_policy(pods: Pods, settings: Settings) -> bool:
+def has_policy(pods: Pods, settings: Settings) -> bool:
     """Whether a policy places the pods, be it on spot nodes or not: their own, their object's, or that of the configuration."""
     of_object = mapping_at(pods.owner.value, "metadata", "annotations") if pods.owner is not None else {}
     if pods.wish or POLICY_ANNOTATION in {**of_object, **pods.annotations}:
