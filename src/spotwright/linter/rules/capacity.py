@@ -14,7 +14,7 @@ from spotwright.kube.pod_defaults import is_selected
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import admits
-from spotwright.linter.subjects import Pods, items_of, mapping_at, mapping_of
+from spotwright.linter.subjects import Pods, is_whole, items_of, mapping_at, mapping_of
 from spotwright.model.pools import Pool
 from spotwright.placing.pods import expendable
 from spotwright.scheduling.ladder import EVERYWHERE
@@ -48,15 +48,26 @@ def _gang(pods: Pods, settings: Settings) -> Iterator[Problem]:
     group = pods.group
     if group is None or not group.is_gang or group.at_once is None or pods.is_partial:
         return
+    needed = min(group.at_once, _needed(pods))
     pools = _admitting(pods, settings)
     held = [_on_a_node(pool, pods.requests) for pool in pools]
     if not pools or any(one is None for one in held):
         return
     most = sum(pool.max_nodes * (one or 0) for pool, one in zip(pools, held, strict=True))
-    if most < group.at_once:
+    if most < needed:
         named = ", ".join(f"{pool.name} {pool.max_nodes} x {one}" for pool, one in zip(pools, held, strict=True))
-        text = f"{pods.label} has {group.at_once} pods that start together, and its pools hold {most} at most ({named})"
+        text = f"{pods.label} has {needed} pods that start together, and its pools hold {most} at most ({named})"
         yield Problem(pods.spec, text)
+
+
+def _needed(pods: Pods) -> int:
+    """How many pods the object says that it needs at least, by ``minAvailable``; very many if it does not."""
+    owner = pods.owner
+    given = [] if owner is None else [owner.get("spec", *above, "minAvailable") for above in _MINIMA]
+    return min((int(one) for one in given if is_whole(one) and one > 0), default=2**31)
+
+
+_MINIMA = ((), ("runPolicy", "schedulingPolicy"), ("jobTemplate", "spec"))
 
 
 def _apart(pods: Pods, settings: Settings) -> Iterator[Problem]:

@@ -18,12 +18,12 @@ from spotwright.placing.documents import Path
 __all__ = ["RULES"]
 
 
-_DELETED_AT_0 = (
+_DELETED_AT_0: tuple[Path, ...] = (
     ("spec", "failedJobsHistoryLimit"),
     ("spec", "jobTemplate", "spec", "ttlSecondsAfterFinished"),
     ("spec", "ttlSecondsAfterFinished"),
 )
-_CLEANED = (("spec", "runPolicy", "cleanPodPolicy"), ("spec", "cleanPodPolicy"))
+_CLEANED: tuple[Path, ...] = (("spec", "runPolicy", "cleanPodPolicy"), ("spec", "cleanPodPolicy"))
 
 
 def _removed(subject: KubeObject) -> Iterator[tuple[Path, str]]:

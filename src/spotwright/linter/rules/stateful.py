@@ -70,8 +70,27 @@ def _datastores(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _services(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.asks_for_spot and pods.duty is PodRole.SERVING and not _store_of(pods):
+    if pods.asks_for_spot and pods.duty is PodRole.SERVING and not _store_of(pods) and not _is_queue_worker(pods):
         yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)} and answers requests")
+
+
+def _unsaid_worker(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.asks_for_spot and pods.duty is PodRole.SERVING and not _store_of(pods) and _is_queue_worker(pods):
+        yield Problem(
+            _path(pods), f"{pods.label} {_placed_by(pods)}, and it looks like a worker that takes work from a queue"
+        )
+
+
+_WORKERS = re.compile(
+    r"\b(?:celery\b.*\bworker|rq worker|rqworker|dramatiq|sidekiq|arq|huey_consumer|faktory-worker|resque:work)\b"
+)
+
+
+def _is_queue_worker(pods: Pods) -> bool:
+    """Whether pods that may work run a worker of a queue and open no port."""
+    if pods.owner is None or not pods.owner.record.may_work or any(one.value.get("ports") for one in pods.containers):
+        return False
+    return any(_WORKERS.search(" ".join(one.words)) for one in pods.containers)
 
 
 def _interactive(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -200,6 +219,19 @@ RULES = (
         .replace("  name: app\n", "  name: app\n  labels: {spotwright.dev/role: worker}\n")
         .replace("      labels: {app: app}\n", f"      labels: {{app: app}}\n      {SHIELDS}"),
         checks=Checks(pods=_services),
+    ),
+    Rule(
+        id="worker-not-labelled",
+        severity=Severity.NOTE,
+        title="A Deployment on spot that looks like a worker of a queue",
+        why="place leaves Deployments alone, because most answer requests. One that takes work from a queue may be interrupted, "
+        "if the queue gives unfinished work out again.",
+        fix="Label it spotwright.dev/role: worker; place then treats it as work.",
+        fails=pod(ON_SPOT, container="command: [celery, -A, app, worker]\n"),
+        passes=pod(ON_SPOT, container="command: [celery, -A, app, worker]\n").replace(
+            "labels: {app: app}", "labels: {app: app, spotwright.dev/role: worker}"
+        ),
+        checks=Checks(pods=_unsaid_worker),
     ),
     Rule(
         id="interactive-on-spot",

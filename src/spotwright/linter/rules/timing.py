@@ -49,6 +49,24 @@ def _long_grace(pods: Pods, settings: Settings) -> Iterator[Problem]:
     yield Problem(path, text, f"Set it to {limit} or less.", (Mend("replace", path, limit),))
 
 
+def _short_grace(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """Work that is killed at once, or before it can save."""
+    given = pods.value.get(_GRACE)
+    if (
+        not pods.asks_for_spot
+        or pods.duty is not PodRole.WORKER
+        or not is_whole(given)
+        or given is None
+        or given > _SHORTEST
+    ):
+        return
+    what = "is killed without SIGTERM (grace period 0)" if given == 0 else f"is killed {given} s after SIGTERM"
+    yield Problem(pods.at(_GRACE), f"{pods.label} {what}, whatever the notice of its node")
+
+
+_SHORTEST = 2  # seconds, in which no state of any size is saved
+
+
 def _long_hook(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     if not pods.on_spot:
         return
@@ -183,6 +201,17 @@ RULES = (
         passes=job(ON_SPOT + "terminationGracePeriodSeconds: 25\n"),
         checks=Checks(pods=_long_grace),
         mends=True,
+    ),
+    Rule(
+        id="grace-too-short",
+        severity=Severity.WARNING,
+        title="Work on spot that has no time to save",
+        why="With a grace period of 0 the pod is killed without SIGTERM, also at a drain. In one or two seconds it cannot save.",
+        fix="Leave the grace period out (30 s), or set it to what a save takes.",
+        fails=job(ON_SPOT + "terminationGracePeriodSeconds: 0\n"),
+        passes=job(ON_SPOT + "terminationGracePeriodSeconds: 10\n"),
+        checks=Checks(pods=_short_grace),
+        source='Kubernetes documentation, "Pod Lifecycle"',
     ),
     Rule(
         id="prestop-takes-grace",
