@@ -236,7 +236,7 @@ def _action_in(holders: Sequence[Any], event: str, code: int | None = None) -> s
 
 
 def restarts_all(spec: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """The tasks of a Job of which one lost pod restarts all, though the Job may run with fewer: the index and a sentence of each."""
+    """The tasks of a Job of which one lost pod restarts all, though it may run with fewer, each with a sentence."""
     tasks = [one for one in _list(spec.get("tasks")) if isinstance(one, dict)]
     if not _runs_with_fewer(spec.get("minAvailable"), tasks):
         return

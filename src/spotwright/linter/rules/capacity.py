@@ -13,7 +13,7 @@ from spotwright.clouds import node_labels, providers
 from spotwright.kube.pod_defaults import is_selected
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.settings import Settings
-from spotwright.linter.spot_reach import admits
+from spotwright.linter.spot_reach import admits, selects_pool
 from spotwright.linter.subjects import Pods, is_whole, items_of, mapping_at, mapping_of
 from spotwright.model.pools import Pool
 from spotwright.placing.pods import expendable
@@ -25,11 +25,14 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"
 
 
-def _admitting(pods: Pods, settings: Settings) -> list[Pool]:
-    """The pools whose nodes admit the pods; none if the size of one is not known."""
+def _holding(pods: Pods, settings: Settings) -> list[tuple[Pool, int]]:
+    """The pools that the pods select and fit, whatever their taints, with how many one node holds; none if that is not known."""
     requests = pods.requests
-    found = [pool for pool in settings.pools.values() if admits(pool, pods.constraints, requests)]
-    return [] if any(pool.node is None for pool in found) else found
+    found = [pool for pool in settings.pools.values() if selects_pool(pods.constraints, pool, requests)]
+    held = [(pool, _on_a_node(pool, requests)) for pool in found]
+    if any(pool.node is None or count is None for pool, count in held):
+        return []
+    return [(pool, count) for pool, count in held if count]
 
 
 def _on_a_node(pool: Pool, requests: Mapping[str, int]) -> int | None:
@@ -49,13 +52,10 @@ def _gang(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if group is None or not group.is_gang or group.at_once is None or pods.is_partial:
         return
     needed = min(group.at_once, _needed(pods))
-    pools = _admitting(pods, settings)
-    held = [_on_a_node(pool, pods.requests) for pool in pools]
-    if not pools or any(one is None for one in held):
-        return
-    most = sum(pool.max_nodes * (one or 0) for pool, one in zip(pools, held, strict=True))
-    if most < needed:
-        named = ", ".join(f"{pool.name} {pool.max_nodes} x {one}" for pool, one in zip(pools, held, strict=True))
+    held = _holding(pods, settings)
+    most = sum(pool.max_nodes * count for pool, count in held)
+    if held and most < needed:
+        named = ", ".join(f"{pool.name} {pool.max_nodes} x {count}" for pool, count in held)
         text = f"{pods.label} has {needed} pods that start together, and its pools hold {most} at most ({named})"
         yield Problem(pods.spec, text)
 

@@ -319,8 +319,8 @@ RULES = (
         why="Controllers recognize an interruption by 143. With 0 the pod has succeeded and its work is not done; with 1 it "
         "has failed by an error of the code, which the training operator's ExitCode never retries.",
         fix="Save, then exit with 143.",
-        fails=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 1' TERM; train & wait\"]\n"),
-        passes=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 143' TERM; train & wait\"]\n"),
+        fails=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 1' TERM; train & wait $!\"]\n"),
+        passes=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 143' TERM; train & wait $!\"]\n"),
         checks=Checks(pods=_trapped, python=exit_on_sigterm),
     ),
     Rule(

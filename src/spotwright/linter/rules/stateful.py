@@ -229,7 +229,7 @@ RULES = (
         fix="Label it spotwright.dev/role: worker; place then treats it as work.",
         fails=pod(ON_SPOT, container="command: [celery, -A, app, worker]\n"),
         passes=pod(ON_SPOT, container="command: [celery, -A, app, worker]\n").replace(
-            "labels: {app: app}", "labels: {app: app, spotwright.dev/role: worker}"
+            "labels: {app: app}", "labels: {app: app, spotwright.dev/role: worker}\n      " + SHIELDS.rstrip()
         ),
         checks=Checks(pods=_unsaid_worker),
     ),
