@@ -179,7 +179,8 @@ def build(work: PodRequirements, policy: Policy, pools: Mapping[str, Pool]) -> L
 
 def _unstated(work: PodRequirements, pools: Sequence[Pool]) -> str:
     """The sentence if work asks for GPUs that its pools only simulate or do not state."""
-    asked = [name for name, amount in work.requests.items() if amount and has_accelerators({name: amount})]
+    whole = [name for name in work.requests if not is_share(name)]
+    asked = [name for name in whole if work.requests[name] and has_accelerators({name: work.requests[name]})]
     if asked and any(pool.price_source is PriceSource.EXAMPLE for pool in pools):  # the built-in ones
         return (
             f"it asks for {', '.join(asked)}, and the built-in pools have none: they simulate it, at the price of a node "
