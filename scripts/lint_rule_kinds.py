@@ -6,7 +6,7 @@ not, the kind's own fields decide: who retries, what the pods are for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -96,7 +96,7 @@ def _unknown(pod: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-COLUMNS = {
+COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "Job": _job,
     "CronJob": partial(_in_kind, "batch", "CronJob"),
     "JobSet": partial(_in_kind, "jobset.x-k8s.io", "JobSet"),

@@ -217,9 +217,14 @@ def _warn_of_nodes(ctx: PlaceContext, role: Role, pools: Sequence[str]) -> None:
 
 
 def _tell_lowered(ctx: PlaceContext, role: Role, policy: Policy) -> None:
-    """Say that the policy allows fewer errors than the role's own controller retries, where a webhook holds budgets."""
+    """Say that the policy allows fewer errors than the role's own controller retries, by a webhook or by a written field.
+
+    A written field of the user stays as it is without a webhook, which another message says.
+    """
     own = role.retries
-    if own is None or not ctx.options.has_webhook or policy.retries >= min(own.times, MOST_RETRIES):
+    if own is None or policy.retries >= min(own.times, MOST_RETRIES):
+        return
+    if not ctx.options.has_webhook and not (own.is_default and ctx.writes(Group.RETRIES)):
         return
     if role.template is not None and POLICY_ANNOTATION in (
         ctx.editor.get((*role.template, "metadata", "annotations")) or {}
