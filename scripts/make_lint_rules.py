@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from scripts.lint_rule_kinds import COLUMNS, holds, rules_of_pods
+
 from spotwright.linter.allowances import ALLOW_RULES
 from spotwright.linter.linting import GROUPS, RULES
 from spotwright.linter.rule import Rule
@@ -25,7 +27,7 @@ Each example is a whole file. Rules about pools need a `spotwright.yaml`, which 
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([_INTRODUCTION.format(count=len(RULES)), _index(), *_sections(), _comments()])
+    return "\n".join([_INTRODUCTION.format(count=len(RULES)), _index(), *_sections(), _kinds(), _comments()])
 
 
 def _index() -> str:
@@ -59,6 +61,22 @@ def _section(rule: Rule) -> str:
 
 def _block(language: str, text: str) -> str:
     return f"```{language}\n{text.rstrip()}\n```"
+
+
+_OF_KINDS = """## Rules by kind
+
+Rules on pods hold in every kind that lint knows, and at the paths of `--pod-path`. lint made this table: the pod of each example
+above, in an object of each kind. Where a cell is empty, the kind's own fields decide: a TrainJob completes a TrainingRuntime, and
+only Jobs demand a restart policy.
+"""
+
+
+def _kinds() -> str:
+    lines = [f"| rule | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for rule, beside, pod in rules_of_pods():
+        cells = ("✓" if holds(rule, beside, pod, column) else "" for column in COLUMNS)
+        lines.append(f"| [{rule.id}](#{rule.id}) | {' | '.join(cells)} |")
+    return "\n".join([_OF_KINDS, *lines, ""])
 
 
 def _comments() -> str:

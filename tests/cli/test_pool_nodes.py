@@ -200,7 +200,7 @@ def test_check_ends_with_one_on_errors_and_names_the_fix(folder: Path) -> None:
     assert result.return_value == 1
     assert "error: pool gpuspot: the taint sku=gpu:NoSchedule on aks-gpuspot" in result.stdout
     assert '  add taints: ["sku=gpu:NoSchedule"] to the pool' in result.stdout
-    [finding, *_] = json.loads(run("check", str(NODES / "aks.json"), "--json").stdout)
+    [finding, *_] = json.loads(run("check", str(NODES / "aks.json"), "--json").stdout)["findings"]
     assert (finding["code"], finding["severity"]) == ("taint-no-work-tolerates", "error")
 
 

@@ -58,7 +58,7 @@ def test_a_pod_has_the_value_of_its_class_or_of_the_default(
     ids=["below", "at the cut-off", "Karpenter", "a pool that does not grow"],
 )
 def test_only_pools_that_the_cluster_autoscaler_grows_have_a_cut_off(value: int, pool: Pool, is_said: bool) -> None:
-    assert bool(below_cut_off(value, "PriorityClass low", [pool])) == is_said
+    assert bool(below_cut_off(value, "PriorityClass low", [pool], {})) == is_said
 
 
 CONFIG = """\

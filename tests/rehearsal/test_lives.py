@@ -267,7 +267,9 @@ def test_regular_saves_measure_before_seconds() -> None:
     assert own is not None
     assert (own.measured_by, own.whole) == (MeasuredBy.FILES, 21)
     assert own.last_operation(1 / 3) == 5  # the rename of the second save
-    assert own.last_save(0.5) == (9, pytest.approx(0.5 - 9 / 21))  # so other interruptions come between two saves
+    operation, after = own.last_save(0.5)
+    assert operation == 9
+    assert after == pytest.approx(0.5 - 9 / 21)  # so other interruptions come between two saves
 
 
 @pytest.mark.parametrize(

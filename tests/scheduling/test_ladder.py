@@ -225,13 +225,14 @@ def test_a_task_larger_than_a_node_is_refused_with_both_sizes() -> None:
 
 
 def test_a_node_of_unknown_size_is_never_too_small() -> None:
-    assert too_large({"cpu": 10**9}, None) == ""
+    assert too_large({"cpu": 10**9}, a_pool("spot", node=None)) == ""
 
 
 def test_a_size_without_memory_tells_nothing_about_memory_and_one_without_gpus_has_none() -> None:
-    assert too_large({"cpu": 1000, "memory": 2**40}, {"cpu": 2000}) == ""
+    assert too_large({"cpu": 1000, "memory": 2**40}, a_pool("spot", node={"cpu": 2000})) == ""
     assert (
-        too_large({"nvidia.com/gpu": 1}, {"cpu": 2000}) == "it asks for 1 nvidia.com/gpu, a node has 0 nvidia.com/gpu"
+        too_large({"nvidia.com/gpu": 1}, a_pool("spot", node={"cpu": 2000}))
+        == "it asks for 1 nvidia.com/gpu, a node has 0 nvidia.com/gpu"
     )
 
 
@@ -244,7 +245,7 @@ def test_a_size_without_memory_tells_nothing_about_memory_and_one_without_gpus_h
     ],
 )
 def test_sizes_are_written_in_their_own_units(asked: Resources, message: str) -> None:
-    assert too_large(asked, {"cpu": 1000, "memory": 2**33}) == message
+    assert too_large(asked, a_pool("spot", node={"cpu": 1000, "memory": 2**33})) == message
 
 
 # GPUs that would stand idle

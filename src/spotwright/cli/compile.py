@@ -9,12 +9,13 @@ import click
 from spotwright.analysis import pipeline_yaml
 from spotwright.cli import SUCCEEDED, say, show_content
 from spotwright.cli.manifest_files import print_findings
-from spotwright.cli.options import config_option, pipeline_option, replace_file
+from spotwright.cli.options import config_option, pipeline_option, replace_file, strict_option, with_strict
 from spotwright.config import Config, find, require_pools
 from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
-from spotwright.manifests.files import place_text, refuse_unmatched
+from spotwright.manifests.files import PlacedFile, place_text, refuse_unmatched
+from spotwright.model.not_judged import counted
 from spotwright.placing.context import Finding, Level, PlaceOptions
 from spotwright.views.text import plural
 
@@ -27,8 +28,14 @@ __all__ = ["compile", "compiled_yaml", "placed_yaml"]
 @pipeline_option
 @config_option("the pipeline")
 @click.option("--replace-retries", is_flag=True, help="Also replace the retries of set_retry; unplace restores them.")
+@strict_option
 def compile(  # noqa: A001 - the command's name
-    pipeline_file: Path, output: Path | None, pipeline_name: str | None, config: Path | None, replace_retries: bool
+    pipeline_file: Path,
+    output: Path | None,
+    pipeline_name: str | None,
+    config: Path | None,
+    replace_retries: bool,
+    strict: bool,
 ) -> int:
     """Compile PIPELINE (a .py with @dsl.pipeline) to KFP YAML with the placement and the policy of every task.
 
@@ -41,12 +48,12 @@ def compile(  # noqa: A001 - the command's name
     if output is not None and output.suffix == ".json":
         raise InputError(f"{output}: placement needs a second document, which JSON cannot have: name a .yaml file")
     compiled = load(pipeline_file, pipeline=pipeline_name)
-    text = placed_yaml(compiled, pipeline_file, find(pipeline_file, config), replace_retries=replace_retries)
+    placed = _placed(compiled, pipeline_file, find(pipeline_file, config), replace_retries=replace_retries)
     if output is None:
-        show_content(text)
+        show_content(placed.text)
     else:
-        replace_file(output, text)
-    return SUCCEEDED
+        replace_file(output, placed.text)
+    return with_strict(SUCCEEDED, placed.not_judged, strict=strict)
 
 
 def placed_yaml(
@@ -61,6 +68,19 @@ def placed_yaml(
 
     ``has_controller``: a controller of Spotwright runs there, so settings that only it enforces get no note.
     """
+    return _placed(
+        compiled, pipeline_file, configuration, replace_retries=replace_retries, has_controller=has_controller
+    ).text
+
+
+def _placed(
+    compiled: Compiled,
+    pipeline_file: Path,
+    configuration: Config,
+    *,
+    replace_retries: bool,
+    has_controller: bool = False,
+) -> PlacedFile:
     require_pools(configuration)
     placed = place_text(
         pipeline_yaml(compiled),
@@ -74,7 +94,9 @@ def placed_yaml(
     printed = print_findings([*placed.findings, *notes], with_lines=False, explained=True)
     if printed.left_out:
         say(f"{plural(printed.left_out, 'more finding')}: spotwright explain {pipeline_file}", err=True)
-    return placed.text
+    if left := counted(placed.not_judged):
+        say(left, err=True)
+    return placed
 
 
 def compiled_yaml(path: Path, pipeline: str | None) -> str:

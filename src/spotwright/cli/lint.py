@@ -13,7 +13,7 @@ import click
 
 from spotwright.cli import FAILED, SUCCEEDED, WRONG, say
 from spotwright.cli.manifest_files import find_manifests
-from spotwright.cli.options import config_option, replace_files
+from spotwright.cli.options import config_option, replace_files, strict_option, with_strict
 from spotwright.config import find
 from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
@@ -82,6 +82,7 @@ _FORMATS = ("text", "json", "sarif")
     metavar="PATH",
     help="Also check the pod specs at this path, as place has it.",
 )
+@strict_option
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules instead.")
 def lint(
     files: tuple[Path, ...],
@@ -90,6 +91,7 @@ def lint(
     fix: bool,
     recursive: bool,
     pod_paths: tuple[str, ...],
+    strict: bool,
     list_rules: bool,
 ) -> int:
     """Find in each FILE what is unsafe on spot: manifests, compiled pipelines, pipelines in Python; - is standard input.
@@ -108,7 +110,8 @@ def lint(
     _print(report, form)
     if report.unread:
         return WRONG
-    return FAILED if report.count(Severity.ERROR) else SUCCEEDED
+    code = FAILED if report.count(Severity.ERROR) else SUCCEEDED
+    return with_strict(code, report.not_judged, strict=strict)
 
 
 def _report(files: Sequence[Path], settings: Settings, *, fix: bool, recursive: bool) -> LintReport:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import yaml
 
-from spotwright.cli import say
+from spotwright.cli import FAILED, SUCCEEDED, say
 from spotwright.errors import InputError
+from spotwright.model.not_judged import NotJudged
 from spotwright.model.quantities import parse_duration
 from spotwright.records.state_folder import STATE_NAME, nearest_state
 from spotwright.runs.run_options import CONTAINER_MODES
@@ -42,6 +43,8 @@ __all__ = [
     "replace_files",
     "say_where",
     "state_option",
+    "strict_option",
+    "with_strict",
 ]
 
 
@@ -98,6 +101,17 @@ def say_where(state: Path) -> None:
 
 
 _DEFAULT = click.core.ParameterSource.DEFAULT
+
+
+def strict_option(command: _Command) -> _Command:
+    """``--strict``."""
+    text = "Exit code 1 also if something could not be judged: an unknown kind, a pool without node:."
+    return click.option("--strict", is_flag=True, help=text)(command)
+
+
+def with_strict(code: int, found: Iterable[NotJudged], *, strict: bool) -> int:
+    """The exit code of a command: with ``--strict`` 1 in place of 0 if something was not judged."""
+    return FAILED if strict and code == SUCCEEDED and any(True for _ in found) else code
 
 
 def json_option(command: _Command) -> _Command:

@@ -13,12 +13,20 @@ import click
 from spotwright.cli import FAILED, SUCCEEDED, say, show_content
 from spotwright.cli.cluster import cluster_options, cluster_place, explain_objects
 from spotwright.cli.manifest_files import find_manifests, print_findings, read_records, records_text
-from spotwright.cli.options import config_option, json_option, pipeline_option, replace_files
+from spotwright.cli.options import (
+    config_option,
+    json_option,
+    pipeline_option,
+    replace_files,
+    strict_option,
+    with_strict,
+)
 from spotwright.config import Config, find, require_pools
 from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.manifests.files import PlacedFile, place_texts, unfix_text, unmatched_patterns, unplace_text
+from spotwright.model.not_judged import NotJudged, counted
 from spotwright.placing.context import Group, Level, PlaceOptions, RoleReport
 from spotwright.placing.documents import References, may_be_referred_to, parse
 from spotwright.views.explanation import explanation_json, explanation_text
@@ -93,6 +101,7 @@ def _with(command: _Command) -> _Command:
     show_default=True,
     help="The least severity of findings that are shown.",
 )
+@strict_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no findings and no summary; errors are shown.")
 def place(
     files: tuple[Path, ...],
@@ -107,6 +116,7 @@ def place(
     only: tuple[str, ...],
     record: Path | None,
     severity: str,
+    strict: bool,
     quiet: bool,
 ) -> int:
     """Add what the policy asks for to the manifests in each FILE; - is standard input. The result goes to standard output."""
@@ -127,9 +137,14 @@ def place(
         _print_outcome(placements, configuration, Level(severity))
     changed = record is not None and records and records != old_records
     record_files = [(record, records_text(records))] if record is not None and records and changed else []
-    return _write_results(
+    code = _write_results(
         texts, placements, output, record_files, folders=_folders(files), in_place=in_place, as_diff=as_diff
     )
+    return with_strict(code, _not_judged(placements), strict=strict)
+
+
+def _not_judged(placements: Iterable[PlacedFile]) -> list[NotJudged]:
+    return [one for placement in placements for one in placement.not_judged]
 
 
 def _print_outcome(placements: Sequence[PlacedFile], config: Config, least: Level) -> None:
@@ -144,6 +159,8 @@ def _print_outcome(placements: Sequence[PlacedFile], config: Config, least: Leve
     what = f"placed {plural(len(placed), 'role')} in {plural(len(placements), 'file')}, {on_spot} of them on spot"
     found = f"{printed.counts}; explain shows {printed.left_out} more" if printed.left_out else printed.counts
     say(f"{what if placed else 'no object was placed'}{f' ({found})' if found else ''}", err=True)
+    if left := counted(_not_judged(placements)):
+        say(left, err=True)
 
 
 @click.command()
@@ -179,6 +196,7 @@ def unplace(
 @_record("The file that place wrote with this option, if it was used.")
 @pipeline_option
 @cluster_options
+@strict_option
 @json_option
 def explain(
     files: tuple[Path, ...],
@@ -188,6 +206,7 @@ def explain(
     pod_paths: tuple[str, ...],
     record: Path | None,
     pipeline_name: str | None,
+    strict: bool,
     as_json: bool,
     **cluster: Any,
 ) -> int:
@@ -217,7 +236,7 @@ def explain(
         say(json.dumps(explanation_json(placements, configuration)))
     else:
         say(explanation_text(placements, configuration))
-    return SUCCEEDED
+    return with_strict(SUCCEEDED, _not_judged(placements.values()), strict=strict)
 
 
 def _undone(text: str, name: str, records: dict[str, str] | None) -> PlacedFile:

@@ -32,6 +32,8 @@ from spotwright.cli.options import (
     policy_of,
     policy_option,
     state_option,
+    strict_option,
+    with_strict,
 )
 from spotwright.errors import InputError
 from spotwright.model.quantities import format_duration, parse_duration, parse_price
@@ -115,6 +117,7 @@ __all__ = ["JobOptions", "compare_policies", "plan"]
 )
 @containers_option
 @state_option
+@strict_option
 @json_option
 def plan(
     pipeline_file: Path | None,
@@ -138,6 +141,7 @@ def plan(
     fit: str | None,
     containers: str,
     state: Path,
+    strict: bool,
     as_json: bool,
 ) -> int:
     """Plan a run of PIPELINE: its cost and its end, policy by policy, over many markets, before anything is paid.
@@ -185,7 +189,7 @@ def plan(
     given = [*(("--policy", text) for text in policies), ("--interrupt-every", every), ("--containers", chosen)]
     words = pipeline_words(str(pipeline_file), argument_texts, name=pipeline_name, config=configured, more=given)
     _print(forecast, words, as_json=as_json)
-    return SUCCEEDED
+    return with_strict(SUCCEEDED, forecast.not_judged, strict=strict)
 
 
 def _rate(rate: str | None, interrupt_every: float | None, traces: Sequence[str]) -> str | None:

@@ -14,11 +14,12 @@ import click
 import yaml
 
 from spotwright.cli import FAILED, SUCCEEDED, cluster_extra, say
-from spotwright.cli.options import config_option, json_option
+from spotwright.cli.options import config_option, json_option, strict_option, with_strict
 from spotwright.config import Config, find, require_pools
 from spotwright.config.document import name_of, read_input
 from spotwright.errors import InputError
 from spotwright.kube.admission import ADMITTING
+from spotwright.model.not_judged import NotJudged, not_judged_json, not_judged_lines
 from spotwright.placing.documents import parse
 from spotwright.pools.checks import check
 from spotwright.pools.cluster_inventory import (
@@ -89,8 +90,11 @@ def ask_cluster(context: str | None) -> Objects:
 @click.argument("files", nargs=-1, metavar="NODES [MANIFEST]...", type=click.Path(path_type=Path))
 @cluster_options
 @config_option("here")
+@strict_option
 @json_option
-def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, config: Path | None, as_json: bool) -> int:
+def check_pools(
+    files: tuple[Path, ...], cluster: bool, context: str | None, config: Path | None, strict: bool, as_json: bool
+) -> int:
     """Compare NODES with spotwright.yaml, and say what would keep work from landing there; exit code 1 on errors.
 
     NODES is what kubectl get nodes,daemonsets -A -o json wrote; - is standard input, and with --cluster it is left out. Each
@@ -108,19 +112,20 @@ def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, con
     ground = ground_of(configuration, objects, works)
     findings = check(ground)
     if as_json:
-        say(json.dumps(check_json(findings), indent=2))
+        say(json.dumps(check_json(findings, ground.not_judged), indent=2))
     else:
         _print_findings(ground, findings, objects, is_asked=cluster)
-    return FAILED if any(finding.severity is Severity.ERROR for finding in findings) else SUCCEEDED
+    code = FAILED if any(finding.severity is Severity.ERROR for finding in findings) else SUCCEEDED
+    return with_strict(code, ground.not_judged, strict=strict)
 
 
-def check_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """What would keep work from landing on the pools, errors first.
+def check_json(findings: Sequence[Finding], not_judged: Sequence[NotJudged]) -> dict[str, Any]:
+    """``findings``: what would keep work from landing on the pools, errors first; ``not_judged``: what could not be compared.
 
     A finding has its ``code`` ([what each means](../how-to/pools/check.md)), its ``severity`` (``error``, ``warning`` or
     ``note``), ``where`` (a pool, a node or an object of a manifest), ``text``, and ``fix``.
     """
-    return [finding._asdict() for finding in findings]
+    return {"findings": [finding._asdict() for finding in findings], "not_judged": not_judged_json(not_judged)}
 
 
 def _works(files: Sequence[Path], config: Config, objects: Objects) -> list[PodWork | Finding]:
@@ -183,6 +188,8 @@ def _print_findings(ground: ClusterInventory, findings: Sequence[Finding], objec
         f"nodes: {len(objects.nodes)}, {nodes} of them in {pools} of {len(ground.pools)} pools; DaemonSets: "
         f"{len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
     )
+    for line in not_judged_lines(ground.not_judged):
+        say(visible(line))
     if not objects.knows_nodes:
         say("no nodes were given, so none are checked. To get them: kubectl get nodes,daemonsets -A -o json")
     status = ground.autoscalers.status

@@ -1,4 +1,4 @@
-"""What the names of machine types show: the cloud of a machine, and its processor architecture. Pure, no IO.
+"""What the names of machine types show: the cloud of a machine, its processor architecture, accelerators. Pure, no IO.
 
 Sources: Google Cloud, "Arm on GKE"; AWS, "Amazon EC2 instance type naming conventions"; Microsoft Learn, "Azure virtual machine
 sizes naming conventions".
@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from spotwright.clouds.provider import NVIDIA_GPU
 from spotwright.model.pools import Pool
 
-__all__ = ["architecture", "gpu_parts", "is_of_aws", "labels_of_aws_machine", "labels_of_azure_machine"]
+__all__ = [
+    "architecture",
+    "gpu_parts",
+    "has_accelerators",
+    "is_of_aws",
+    "labels_of_aws_machine",
+    "labels_of_azure_machine",
+]
 
 # Texts, which re compiles where they are first needed: most commands look at no machine.
 _AWS = (
@@ -31,6 +38,25 @@ def architecture(machine: str) -> str:
     if azure := re.fullmatch(_AZURE, machine):
         return "arm64" if "p" in azure["traits"] else "amd64"
     return ""
+
+
+def has_accelerators(machine: str) -> bool | None:
+    """Whether a machine of AWS, Azure or Google Cloud has GPUs or other accelerators; ``None`` where its name does not show it.
+
+    AWS: the categories of accelerated computing. Azure: sizes of the N family. Google Cloud: the series of accelerators and TPUs;
+    an ``n1`` machine has the GPUs that its pool attaches. Sources: AWS, "Amazon EC2 instance types"; Microsoft Learn, "GPU
+    accelerated virtual machine sizes"; Google Cloud, "Machine families resource and comparison guide".
+    """
+    if aws := re.fullmatch(_AWS, machine):
+        return aws["category"] in _ACCELERATED
+    if azure := re.fullmatch(_AZURE, machine):
+        return azure["family"] == "N"
+    if re.match(r"(?:a[2-9]|g[2-9]|ct[0-9])[a-z0-9]*-", machine):
+        return True
+    return False if re.match(r"(?:[cehmtxz][0-9]|n[2-9])[a-z]?-(?:[a-z]+-)*[0-9a-z]+$", machine) else None
+
+
+_ACCELERATED = frozenset({"dl", "f", "g", "gr", "inf", "p", "trn", "vt"})
 
 
 def gpu_parts(size: str) -> int:

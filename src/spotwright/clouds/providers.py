@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from spotwright.clouds.node_signs import ARCH, CAPACITY_SIGNS, OS, POOL_SIGNS, capacity_by_words
-from spotwright.clouds.provider import AZURE, NVIDIA_GPU, NamingRule, PastForm, Provider
+from spotwright.clouds.provider import AZURE, CLUSTER_AUTOSCALER, NVIDIA_GPU, NamingRule, PastForm, Provider
 from spotwright.clouds.provider_records import PREEMPTIBLE, PROVIDERS
 from spotwright.model.pools import GENERIC, Capacity, Pool, PriceSource, Simulate
 from spotwright.model.scheduling_terms import Taint
@@ -457,14 +457,15 @@ CUT_OFF = -10
 """The lowest priority of pods for which the cluster autoscaler makes nodes: the default of expendable-pods-priority-cutoff."""
 
 
-def below_cut_off(priority: int, maker: str, pools: Iterable[Pool]) -> str:
+def below_cut_off(priority: int, maker: str, pools: Iterable[Pool], target: Mapping[str, str]) -> str:
     """What the autoscaler does with pods of a priority on the pools that it grows, if that is below its cut-off; else empty.
 
-    ``maker`` names what gives the priority. Karpenter has no such limit. Source: kubernetes/autoscaler, FAQ, "How does Cluster
-    Autoscaler work with Pod Priority and Preemption?"; Microsoft Learn, "Use the cluster autoscaler in AKS" (the same default).
+    ``maker`` names what gives the priority, ``target`` is the configuration's. Karpenter has no such limit. Source:
+    kubernetes/autoscaler, FAQ, "How does Cluster Autoscaler work with Pod Priority and Preemption?"; Microsoft Learn, "Use the
+    cluster autoscaler in AKS" (the same default).
     """
     grown = [pool.name for pool in pools if of(pool).has_groups and pool.min_nodes < pool.max_nodes]
-    if priority >= CUT_OFF or not grown:
+    if priority >= CUT_OFF or not grown or target.get("autoscaler", CLUSTER_AUTOSCALER) != CLUSTER_AUTOSCALER:
         return ""
     return (
         f"{maker} has the value {priority}: below {CUT_OFF} the cluster autoscaler makes no node for pods, and removes nodes "

@@ -48,10 +48,10 @@ from spotwright.placing.pod_change import (
     without_preferences,
     write,
 )
-from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_scheduling
+from spotwright.placing.pod_spec import refuse_scheduling, requirements_of
 from spotwright.placing.pods import shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
-from spotwright.scheduling.ladder import Ladder, PodRequirements, build
+from spotwright.scheduling.ladder import Ladder, build
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
 __all__ = [
@@ -562,8 +562,7 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
     ctx = PlaceContext(editor, config, References().find, PlaceOptions(may_add=False, has_webhook=True))
     policy = ctx.policy(task_of(data))
     refuse_scheduling(ctx, ("spec",))
-    work = PodRequirements(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
-    return policy, build(work, policy, config.pools)
+    return policy, build(requirements_of(ctx, ("spec",), ("metadata",)), policy, config.pools)
 
 
 def _marks(decided: NextAttempt, why: str, facts: AdmissionContext) -> dict[str, str]:

@@ -16,6 +16,7 @@ from spotwright.errors import InputError
 from spotwright.forecast.markets import Outcomes, Source, Supply, simulate, supply_of
 from spotwright.forecast.rules import OnDemand, Patient, Rule, SpotFirst, UnderDeadline, UniformProgressRule
 from spotwright.forecast.tasks import Tasks, TaskToCome, some
+from spotwright.model.not_judged import NotJudged
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration
 
@@ -116,6 +117,7 @@ class Forecast(NamedTuple):
     ``best`` is the name of the policy to take and ``why`` the reason. ``budget`` is the needed ``interruptions.max`` for
     ``certainty``. ``nearest`` is the shortest deadline that can be promised, in seconds. ``deadline_costs`` is by how much the
     mean cost with the deadline is above that of the cheapest policy without one. ``prices`` say where each price is from.
+    ``not_judged``: the pools of which it is not known whether the tasks fit.
     """
 
     pipeline: str
@@ -138,6 +140,7 @@ class Forecast(NamedTuple):
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     prices: tuple[str, ...]
+    not_judged: tuple[NotJudged, ...] = ()
 
     def policy(self, name: str) -> PolicyForecast:
         """A policy by name."""
@@ -247,6 +250,7 @@ def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: 
         tuple(_warnings(question, nearest, policies, supply, names, tasks)),
         (*tasks.notes, *_without_on_demand(tasks.tasks), *supply.notes, *_crowded(tasks.tasks, runs.quickest, pools)),
         tuple(_prices(tasks, pools, currency, now)),
+        tasks.not_judged,
     )
 
 

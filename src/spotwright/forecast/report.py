@@ -25,6 +25,7 @@ from spotwright.forecast.forecast import (
     PolicyForecast,
     TaskForecast,
 )
+from spotwright.model.not_judged import not_judged_json, not_judged_lines
 from spotwright.model.policy import Spot
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling.estimates import LAUNCH_MARGIN, STATED_MARGIN
@@ -77,6 +78,7 @@ def forecast_text(forecast: Forecast, pipeline: str) -> str:
         list(_conclusions(forecast, pipeline)),
         _tasks(forecast),
         list(_beside(forecast)),
+        [line for each in not_judged_lines(forecast.not_judged) for line in wrapped(each)],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -259,7 +261,7 @@ def forecast_json(forecast: Forecast, pipeline: str) -> dict[str, Any]:
       cost), ``deadline_costs``;
     - ``tasks``: ``path``, ``times`` (iterations), ``work``, ``source``, ``saves``, ``every`` (null: no saves, or none that
       pay), ``save``, ``budget``, ``on_demand_cost``, ``spot_cost``, ``cheaper_on_demand``;
-    - ``warnings``, ``notes``, ``prices``: sentences.
+    - ``warnings``, ``notes``, ``prices``: sentences; ``not_judged``: pools of which it is not known whether the tasks fit.
     """
     return {
         "plan": _VERSION,
@@ -284,6 +286,7 @@ def forecast_json(forecast: Forecast, pipeline: str) -> dict[str, Any]:
         "warnings": list(forecast.warnings),
         "notes": list(forecast.notes),
         "prices": list(forecast.prices),
+        "not_judged": not_judged_json(forecast.not_judged),
     }
 
 

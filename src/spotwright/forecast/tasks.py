@@ -21,6 +21,7 @@ from spotwright.errors import InputError
 from spotwright.forecast.unfolding import Step, Unfolding, Weight
 from spotwright.graph import Condition, RunsNowhere
 from spotwright.model.attempts import Cause
+from spotwright.model.not_judged import NotJudged
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
@@ -282,6 +283,7 @@ class Tasks(NamedTuple):
     notes: tuple[str, ...]
     unpriced: tuple[str, ...]
     failing: tuple[str, ...] = ()
+    not_judged: tuple[NotJudged, ...] = ()
 
 
 def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> Tasks:
@@ -302,7 +304,9 @@ def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> 
     used = {offer.pool for task in walk.tasks for offer in (*task.spot, *filter(None, (task.on_demand,)))}
     unpriced = tuple(name for name, pool in plan.config.pools.items() if name in used and pool.price is None)
     tasks = [_relative(task) for task in walk.tasks] if unpriced else walk.tasks
-    return Tasks(tuple(tasks), (*notes, *durations.notes(tasks)), unpriced, failing)
+    every = (one for planned in plan.every_task() for one in planned.ladder.not_judged)
+    not_judged = tuple(dict.fromkeys(one for one in every if one.name in used))
+    return Tasks(tuple(tasks), (*notes, *durations.notes(tasks)), unpriced, failing, not_judged)
 
 
 @dataclass

@@ -23,6 +23,7 @@ __all__ = [
 
 
 _GPU = "nvidia.com/gpu"
+_TPU_LABEL = "cloud.google.com/gke-tpu-accelerator"
 _GPU_LABEL = "cloud.google.com/gke-accelerator"
 _LONGEST = 300
 
@@ -135,7 +136,13 @@ def _applied(call: ast.Call, _calls: Mapping[str, ast.Call]) -> str | None:
         return None
     task, used = _task(call), ast.unparse(inner.func).rpartition(".")[2]
     if used == "use_preemptible_nodepool":
-        return f"spot.prefer({task})  (import spotwright as spot)"
+        is_hard = _keywords(inner).get("hard_constraint") == "True"
+        return f"spot.{'require' if is_hard else 'prefer'}({task})  (import spotwright as spot)"
+    if used == "use_tpu":
+        device = f"{task}.set_accelerator_type('google.com/tpu').set_accelerator_limit({_keywords(inner).get('tpu_cores', 'n')})"
+        return f"{device} and kfp.kubernetes.add_node_selector({task}, '{_TPU_LABEL}', ...)"
+    if used == "add_gpu_toleration":
+        return f"{task}.set_accelerator_type('{_GPU}').set_accelerator_limit(1), or spot.prefer({task}, gpus=1)"
     if used == "use_gcp_secret":
         secret = ast.unparse(inner.args[0]) if inner.args else "'user-gcp-sa'"
         place = "mount_path='/secret/gcp-credentials'"
@@ -175,6 +182,8 @@ _MODULES = {
 }
 _NAMES = {
     "use_preemptible_nodepool": _SPOT,
+    "use_tpu": f"task.set_accelerator_type('google.com/tpu') and kfp.kubernetes.add_node_selector(task, '{_TPU_LABEL}', ...)",
+    "add_gpu_toleration": f"task.set_accelerator_type('{_GPU}').set_accelerator_limit(n), or spot.prefer(task, gpus=n)",
     "use_gcp_secret": "kfp.kubernetes.use_secret_as_volume(task, secret_name=..., mount_path=...)",
     "use_k8s_secret": "kfp.kubernetes.use_secret_as_env(task, secret_name=..., secret_key_to_env={...})",
     "use_aws_secret": "kfp.kubernetes.use_secret_as_env(task, secret_name=..., secret_key_to_env={...})",
@@ -196,6 +205,7 @@ _NAMES = {
     "ContainerOp": "a function under @dsl.component",
     "VolumeOp": "kfp.kubernetes.CreatePVC(...)",
     "ResourceOp": "a function under @dsl.component that calls the Kubernetes API",
+    "ComponentStore": "components.load_component_from_file(...) or components.load_component_from_url(...)",
     "func_to_container_op": "@dsl.component above the function",
     "create_component_from_func": "@dsl.component above the function",
     "create_component_from_func_v2": "@dsl.component above the function",
@@ -203,6 +213,8 @@ _NAMES = {
     "apply": "kfp.kubernetes functions that take the task, or spot.prefer(task) for preemptible nodes",
 }
 _MOVED = {name: f"dsl.{name}(...)" for name in ("InputPath", "OutputPath")}  # from kfp.components
+_EXIT, _ARCHIVE = "exit_op", "an archive as package"
+_ARGUMENTS = {_EXIT: "exit_task=", _ARCHIVE: "a .yaml file as package_path"}
 STILL_THERE = frozenset({"kfp.v2", "set_gpu_limit", "add_node_selector_constraint"})
 """Names of kfp 1 that kfp 2 still has."""
 
@@ -249,7 +261,7 @@ class _Context:
 
 
 def _order(finding: Kfp1Finding) -> tuple[int, int]:
-    return finding.line, [*_MODULES, *_MOVED, *_NAMES].index(finding.name)
+    return finding.line, [*_MODULES, *_MOVED, *_NAMES, *_ARGUMENTS].index(finding.name)
 
 
 def _findings(node: ast.AST, context: _Context) -> Iterator[Kfp1Finding]:
@@ -269,8 +281,31 @@ def _findings(node: ast.AST, context: _Context) -> Iterator[Kfp1Finding]:
                 yield Kfp1Finding(node.lineno, name, replacement)
 
 
+def _arguments(call: ast.Call) -> Iterator[Kfp1Finding]:
+    """Arguments that kfp 2 does not have, or does not take: the task of an exit handler, and a package that is an archive."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    for keyword in call.keywords if name == "ExitHandler" else ():
+        if keyword.arg == _EXIT:
+            yield Kfp1Finding(keyword.lineno, _EXIT, _ARGUMENTS[_EXIT])
+    named = next((one.value for one in call.keywords if one.arg == "package_path"), None)
+    package = named or (call.args[1] if len(call.args) > 1 else None)
+    if name == "compile" and package is not None and _last_text(package).endswith((".tar.gz", ".tgz", ".zip")):
+        yield Kfp1Finding(package.lineno, _ARCHIVE, _ARGUMENTS[_ARCHIVE])
+
+
+def _last_text(node: ast.expr) -> str:
+    """The text at the end of an expression that makes a text, as far as the file says it."""
+    if isinstance(node, ast.JoinedStr) and node.values:
+        node = node.values[-1]
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        node = node.right
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
 def _used(node: ast.AST, context: _Context) -> Iterator[Kfp1Finding]:
-    if isinstance(node, ast.Attribute) and node.attr in _NAMES:
+    if isinstance(node, ast.Call):
+        yield from _arguments(node)
+    elif isinstance(node, ast.Attribute) and node.attr in _NAMES:
         call = context.calls.get(id(node))
         line = line_of_today(call, node.attr, context.assigned) if call is not None else None
         yield Kfp1Finding(node.end_lineno or node.lineno, node.attr, line or _NAMES[node.attr])

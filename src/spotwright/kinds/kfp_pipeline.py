@@ -551,7 +551,7 @@ def _conflicting_path(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTas
 
 def _placed(policy: Policy, ladder: Ladder, report: RoleReport) -> Placed:
     report.pools = tuple(name for rung in ladder.rungs for name in rung.pools)
-    report.refusals = ladder.refusals
+    report.refusals, report.not_judged = ladder.refusals, ladder.not_judged
     return Placed(policy, ladder, report)
 
 

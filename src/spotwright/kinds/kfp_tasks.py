@@ -27,6 +27,7 @@ from spotwright.kfp.kfp_settings import (
     read_retry,
     with_constants,
 )
+from spotwright.kube.devices import devices_asked
 from spotwright.kube.object_fields import mappings
 from spotwright.kube.pod import TERMS, scheduling_of
 from spotwright.model.policy import EXIT_HANDLER, Backoff, Layer, Policy, Spot, inherit_retry
@@ -544,7 +545,7 @@ def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> PodRequire
     constraints = scheduling_of(fields.spec)
     terms = (*settings, "nodeAffinity")
     tell_assumptions(constraints, ctx.config.pools, ctx.add_finding, (*settings, "nodeSelector", "labels"), terms)
-    return PodRequirements(requests, constraints)
+    return PodRequirements(requests, constraints, devices_asked({}, mapping_at(ctx, (*settings, "podMetadata"))))
 
 
 def place_executor(

@@ -21,6 +21,7 @@ from spotwright.kinds.kind import (
     Mount,
     PodPlace,
     Run,
+    Sharing,
     calls_after,
     claims_in,
     kind_of,
@@ -257,13 +258,69 @@ def pods_with(group: PodGroup, claims: Iterable[Claim]) -> PodGroup:
 
 
 def _claims_of_executor(pair: Any, settings: Path) -> Iterator[Claim]:
-    """The claims that an executor mounts by a name that the pipeline says; other names come with the run."""
+    """The claims that an executor mounts that the pipeline names, or that a task of it makes; others come with the run."""
     mounts = value_at(pair, (*settings, "pvcMount"))
     for index, mount in enumerate(mounts if isinstance(mounts, list) else ()):
-        name = value_at(mount, ("pvcNameParameter", "runtimeValue", "constant"), value_at(mount, ("constant",)))
+        given = value_at(mount, ("pvcNameParameter",), mount)
+        name = value_at(given, ("runtimeValue", "constant"), value_at(mount, ("constant",)))
+        place = (Mount(str(value_at(mount, ("mountPath",))), str(value_at(mount, ("subPath",)) or "")),)
+        path = (*settings, "pvcMount", index)
         if isinstance(name, str):
-            place = Mount(str(mount.get("mountPath")), str(mount.get("subPath") or ""))
-            yield Claim(name, (*settings, "pvcMount", index), mounts=(place,))
+            yield Claim(name, path, mounts=place)
+        elif makers := _claim_makers(value_at(pair, PIPELINE), given, str(settings[-1])):
+            for maker, spec in makers.items():
+                yield Claim(maker, path, Sharing.OBJECT, spec, mounts=place)
+
+
+def _claim_makers(ir: Any, given: Any, label: str) -> dict[str, dict[str, Any]]:
+    """The tasks of a pipeline that make the claim whose name a parameter has, each with what it asks for.
+
+    A parameter of a component is followed to all tasks that call the component. Source: kfp-kubernetes, ``CreatePVC``.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    calls = _calls_of(ir)
+    components = value_at(ir, ("components",), {})
+    here = [name for name, one in components.items() if value_at(one, ("executorLabel",)) == label]
+    waiting = [(given, each, True) for component in here for each in calls.get(component, ())]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        one, (scope, task, tasks), is_own = waiting.pop()
+        producer = value_at(one, ("taskOutputParameter", "producerTask"))
+        inner = value_at(one, ("componentInputParameter",))
+        if isinstance(producer, str):
+            found[producer] = _asked_of_claim(value_at(tasks, (producer, "inputs", "parameters")))
+        elif (
+            isinstance(inner, str)
+            and is_own
+            and (passed := value_at(task, ("inputs", "parameters", inner))) is not None
+        ):
+            waiting.append((passed, (scope, task, tasks), False))  # the executor's own input
+        elif isinstance(inner, str) and (scope, inner) not in seen:  # an input of the DAG around it
+            seen.add((scope, inner))
+            waiting += [
+                (value_at(above[1], ("inputs", "parameters", inner)), above, False) for above in calls.get(scope, ())
+            ]
+    return found
+
+
+def _calls_of(ir: Any) -> dict[str, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]]:
+    """The tasks that call each component: the component in whose DAG each stands (empty: the root), it, and all of that DAG."""
+    calls: dict[str, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
+    for name, one in (*value_at(ir, ("components",), {}).items(), ("", value_at(ir, ("root",)))):
+        tasks = value_at(one, ("dag", "tasks"))
+        for task in tasks.values() if isinstance(tasks, dict) else ():
+            if isinstance(task, dict):
+                calls.setdefault(str(value_at(task, ("componentRef", "name"))), []).append((name, task, tasks))
+    return calls
+
+
+_ASKED = (("accessModes", "access_modes"), ("storageClassName", "storage_class_name"))
+
+
+def _asked_of_claim(parameters: Any) -> dict[str, Any]:
+    """What a task that makes a claim asks for, in the fields of the claim, as far as the pipeline says it."""
+    constants = {field: value_at(parameters, (key, "runtimeValue", "constant")) for field, key in _ASKED}
+    return {field: value for field, value in constants.items() if value is not None}
 
 
 def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]:

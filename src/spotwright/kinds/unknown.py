@@ -12,6 +12,7 @@ from typing import Any
 
 from spotwright.errors import InputError
 from spotwright.kinds.kind import group_of, kind_of, placed_kind
+from spotwright.model.not_judged import NotJudged, Subject
 from spotwright.placing.context import Finding, Level, PlaceContext, name_of
 from spotwright.placing.documents import Document, Path, show
 from spotwright.placing.patch import value_at
@@ -29,6 +30,7 @@ __all__ = [
     "read_pod_path",
     "replicas_above",
     "template_of",
+    "unjudged",
     "warn_of_version",
 ]
 
@@ -204,7 +206,9 @@ def pass_through(document: Document, api_version: str, kind: str, patterns: Sequ
             article = "an" if kind[0] in "AEIO" else "a"
             hint = f"{article} {kind} of {placed.api_version} is placed; of this one, {hint}"
         level, text = Level.WARNING, f"{text} ({hint})"
-    yield Finding(level, document.file, document.line(("kind",)), ("kind",), text, f"{kind} ({api_version})")
+    line = document.line(("kind",))
+    left = unjudged(document.get((), None), document.file, line) if level is Level.WARNING else None
+    yield Finding(level, document.file, line, ("kind",), text, f"{kind} ({api_version})", not_judged=left)
 
 
 def pattern_text(pattern: Path) -> str:
@@ -217,8 +221,26 @@ def _no_object(document: Document) -> Iterator[Finding]:
     value = document.get((), None)
     what = "has no kind" if isinstance(value, dict) else "is not a mapping"
     text = f"this {what}, so it is not a Kubernetes object; it stays unchanged"
-    yield Finding(Level.WARNING, document.file, document.line(()), (), text)
+    line = document.line(())
+    yield Finding(Level.WARNING, document.file, line, (), text, not_judged=unjudged(value, document.file, line))
 
+
+def unjudged(value: Any, file: str, line: int) -> NotJudged:
+    """An object whose pods are not known, or a document that is no object, as not judged."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not kind:
+        return NotJudged(Subject.OBJECT, f"line {line}", "it is not a Kubernetes object", _WHOLE, file, line)
+    named = f"{kind} {name_of(value.get('metadata'))}".rstrip()
+    found = next((path for path in likely_pods(value)), None)
+    at = "PATH" if found is None else pattern_text(tuple(_ANY if isinstance(step, int) else step for step in found))
+    if not value.get("apiVersion"):
+        return NotJudged(Subject.OBJECT, named, "it has no apiVersion", "write it", file, line)
+    return NotJudged(
+        Subject.OBJECT, named, "its kind is not known", f"name the path of the pod spec: --pod-path {at}", file, line
+    )
+
+
+_WHOLE = "write the whole object; render charts and patches first"
 
 _ANY_FORM = frozenset({"mutate", "openAPIV3Schema", "validate", "values", "valuesObject"})
 """Fields below which a pod spec is a schema, a pattern of a policy or a value of a chart, and makes no pods."""

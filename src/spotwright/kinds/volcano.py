@@ -46,7 +46,7 @@ from spotwright.placing.retries import (
     write_unless_set,
 )
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "restarts_all"]
 
 
 _FACTS: Mapping[str, Fact] = {
@@ -182,6 +182,11 @@ def _settle(ctx: PlaceContext, at: Path, tasks: Sequence[Any], spot: Sequence[_T
     limit = _settle_limit(ctx, at, spot)
     for task in spot:
         _report(ctx, at, task, limit, action)
+    paths = {task.at: task for task in spot}
+    for index, text in restarts_all(ctx.editor.get(at)):
+        found = paths.get((*at, "tasks", index))
+        if found is not None:
+            ctx.add_finding(Level.WARNING, (*found.at, "name"), f"{found.name}: {text}")
 
 
 def _report(ctx: PlaceContext, at: Path, task: _Task, limit: Any, restart: str) -> None:
@@ -219,23 +224,53 @@ def _action(ctx: PlaceContext, at: Path, task: _Task, event: str, code: int | No
 
     The task's policies count before the Job's, and of each the first that matches.
     """
-    for holder in (task.at, at):
-        for policy in _policies(ctx, holder):
+    return _action_in((ctx.editor.get(task.at), ctx.editor.get(at)), event, code)
+
+
+def _action_in(holders: Sequence[Any], event: str, code: int | None = None) -> str:
+    for holder in holders:
+        for policy in _policies_in(holder):
             if _events(policy) & {event, _ANY} or (code is not None and policy.get("exitCode") == code):
                 return str(policy.get("action"))
     return ""
 
 
+def restarts_all(spec: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """The tasks of a Job of which one lost pod restarts all, though it may run with fewer, each with a sentence."""
+    tasks = [one for one in _list(spec.get("tasks")) if isinstance(one, dict)]
+    if not _runs_with_fewer(spec.get("minAvailable"), tasks):
+        return
+    for index, task in enumerate(tasks):
+        count = whole_number(task.get("replicas"), 1) or 0
+        actions = [_action_in((task, spec), _EVICTED), *(_action_in((task, spec), _FAILED, code) for code in KILLED)]
+        action = next((one for one in actions if one in ("RestartJob", "RestartTask")), "")
+        if action and count > 1:
+            text = f"one lost pod restarts all {count} pods ({action}), and the Job may run with {spec.get('minAvailable')}"
+            yield index, f"{text}: RestartPod makes it alone again (Volcano 1.11)"
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
 def _may_run_with_fewer(ctx: PlaceContext, at: Path, tasks: Sequence[Any]) -> bool:
     """Whether the Job goes on while pods are missing: it says how many it needs, and has more."""
-    needed = whole_number(ctx.editor.get((*at, "minAvailable")))
+    return _runs_with_fewer(ctx.editor.get((*at, "minAvailable")), tasks)
+
+
+def _runs_with_fewer(given: Any, tasks: Sequence[Any]) -> bool:
+    needed = whole_number(given)
     pods = [whole_number(task.get("replicas"), 1) if isinstance(task, dict) else None for task in tasks]
     known = [count for count in pods if count is not None]
     return needed is not None and len(known) == len(pods) and 0 < needed < sum(known)
 
 
 def _policies(ctx: PlaceContext, at: Path) -> Iterator[Mapping[str, Any]]:
-    yield from (one for one in ctx.editor.get((*at, "policies")) or () if isinstance(one, dict))
+    return _policies_in(ctx.editor.get(at))
+
+
+def _policies_in(holder: Any) -> Iterator[Mapping[str, Any]]:
+    yield from (one for one in _list(value_at(holder, ("policies",))) if isinstance(one, dict))
 
 
 def _events(policy: Mapping[str, Any]) -> set[str]:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from spotwright.linter.allowances import ALLOW_RULES
 from spotwright.linter.linting import RULES, LintedFile
 from spotwright.linter.rule import Finding, Severity
+from spotwright.model.not_judged import NotJudged, counted, not_judged_json, not_judged_lines
 
 __all__ = ["LintReport", "lint_json", "report_lines", "sarif"]
 
@@ -39,6 +40,12 @@ class LintReport:
     def documents(self) -> int:
         """How many objects, pipelines and Python files were linted."""
         return sum(file.documents for file in self.files)
+
+    @property
+    def not_judged(self) -> list[NotJudged]:
+        """What no rule could look at."""
+        every = (finding for file in self.files for finding in (*file.findings, *file.allowed))
+        return [finding.not_judged for finding in every if finding.not_judged is not None]
 
     def count(self, severity: Severity) -> int:
         """How many findings have a severity."""
@@ -107,6 +114,8 @@ def _summary(report: LintReport) -> str:
     extras = [f"{allowed} allowed"] if allowed else []
     extras += [f"{len(report.fixed)} fixed"] if report.fixed else []
     extras += [f"{_counted(len(report.unread), 'file')} not read"] if report.unread else []
+    left = counted(report.not_judged)
+    extras += [left] if left else []
     inside = f"{_counted(report.documents, 'object')} in {_counted(len(report.files), 'file')}"
     return f"{'; '.join([found, *extras])} ({inside})"
 
@@ -120,13 +129,15 @@ def lint_json(report: LintReport) -> dict[str, Any]:
 
     ``severity`` is ``error``, ``warning`` or ``note``; ``field`` is the path of the value, empty in Python files. ``allowed`` has
     findings that a comment allows, ``fixed`` those that ``--fix`` removed, in the same form. ``unread`` has a message for each
-    file that could not be read. ``files`` and ``objects`` count what was linted, ``summary`` the findings of each severity.
+    file that could not be read. ``not_judged`` has what no rule could look at. ``files`` and ``objects`` count what was linted,
+    ``summary`` the findings of each severity.
     """
     return {
         "findings": [_finding(finding) for finding in report.findings],
         "allowed": [_finding(finding) for file in report.files for finding in file.allowed],
         "fixed": [_finding(finding) for finding in report.fixed],
         "unread": report.unread,
+        "not_judged": not_judged_json(report.not_judged),
         "files": len(report.files),
         "objects": report.documents,
         "summary": {severity.value: report.count(severity) for severity in Severity},
@@ -134,7 +145,9 @@ def lint_json(report: LintReport) -> dict[str, Any]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    return {**finding._asdict(), "severity": finding.severity.value}
+    told = {**finding._asdict(), "severity": finding.severity.value}
+    del told["not_judged"]  # has a list for all of them
+    return told
 
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -154,7 +167,7 @@ def sarif(report: LintReport, version: str) -> dict[str, Any]:
             {
                 "tool": {"driver": {"name": "spotwright", "semanticVersion": version, "rules": rules}},
                 "columnKind": "unicodeCodePoints",
-                "invocations": [_invocation(report.unread)],
+                "invocations": [_invocation(report)],
                 "results": results,
             }
         ],
@@ -195,6 +208,7 @@ def _uri(file: str) -> str:
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())
 
 
-def _invocation(unread: Sequence[str]) -> dict[str, Any]:
-    notes = [{"level": "error", "message": {"text": message}} for message in unread]
-    return {"executionSuccessful": not unread, "toolExecutionNotifications": notes}
+def _invocation(report: LintReport) -> dict[str, Any]:
+    notes = [{"level": "error", "message": {"text": message}} for message in report.unread]
+    notes += [{"level": "note", "message": {"text": line}} for line in not_judged_lines(report.not_judged)]
+    return {"executionSuccessful": not report.unread, "toolExecutionNotifications": notes}

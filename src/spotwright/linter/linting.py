@@ -19,6 +19,7 @@ from spotwright.linter.python_tasks import python_pipelines
 from spotwright.linter.rule import Finding, Mend, Problem, Rename, Rule, Severity
 from spotwright.linter.rules import (
     argo,
+    capacity,
     fields,
     frameworks,
     gangs,
@@ -26,8 +27,10 @@ from spotwright.linter.rules import (
     placement,
     pools,
     python,
+    retention,
     retries,
     selectors,
+    shells,
     stateful,
     storage,
     timing,
@@ -81,9 +84,10 @@ __all__ = [
 GROUPS: Mapping[str, tuple[Rule, ...]] = {
     "Where pods run": placement.RULES,
     "What no node meets": selectors.RULES,
-    "What must not be lost": stateful.RULES,
+    "What pools can hold": capacity.RULES,
+    "What must not be lost": (*stateful.RULES, *retention.RULES),
     "Volumes and checkpoints": storage.RULES,
-    "Retries": retries.RULES,
+    "Retries": (*retries.RULES, *shells.RULES),
     "The end of a pod, and moves": timing.RULES,
     "Pools of the configuration": pools.RULES,
     "Training jobs and experiments": training.RULES,
@@ -267,7 +271,8 @@ class _Linter:
             shown,
             problem.text,
             problem.fix or rule.fix,
-            can_fix=bool(mends),
+            bool(mends),
+            problem.not_judged,
         )
         self._result.findings.append(finding)
         if mends and isinstance(document, Document):
@@ -276,7 +281,7 @@ class _Linter:
     def _add_of_python(self, rule: Rule, problem: Problem) -> None:
         fix, can_fix = problem.fix or rule.fix, problem.rename is not None
         finding = Finding(
-            rule.id, rule.severity, self._result.file, problem.line, "", problem.text, fix, can_fix=can_fix
+            rule.id, rule.severity, self._result.file, problem.line, "", problem.text, fix, can_fix, problem.not_judged
         )
         self._result.findings.append(finding)
         if problem.rename is not None:

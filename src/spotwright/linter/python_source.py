@@ -17,6 +17,7 @@ __all__ = [
     "PythonFile",
     "asks_for_spot",
     "calls_named",
+    "components_code",
     "components_in",
     "in_components",
     "keyword",
@@ -87,6 +88,22 @@ def components_in(file: PythonFile, *kinds: str) -> list[ast.FunctionDef]:
     wanted = kinds or ("component",)
     functions = [node for node in file.nodes if isinstance(node, ast.FunctionDef)]
     return [node for node in functions if any(name in wanted for name in _decorators(node))]
+
+
+def components_code(file: PythonFile) -> dict[str, str]:
+    """The source of each component of a file by its name, on one line: of a function, or of a text that is loaded as one."""
+    found = {node.name: ast.get_source_segment(file.text, node) or "" for node in components_in(file, *_COMPONENTS)}
+    for node in file.tree.body:
+        value = node.value if isinstance(node, ast.Assign) else None
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(value, ast.Call)
+            and name_of_call(value) == "load_component_from_text"
+        ):
+            given = keyword(value, "text", 0)
+            if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                found |= {one.id: given.value for one in node.targets if isinstance(one, ast.Name)}
+    return {name: " ".join(text.split()) for name, text in found.items()}
 
 
 def pipelines_in(file: PythonFile) -> dict[str, ast.FunctionDef]:

@@ -10,10 +10,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from spotwright.kfp.dsl_compiler import KUBERNETES, METHODS, is_of_kubernetes
-from spotwright.linter.python_source import PythonFile, in_components, name_of_call, pipelines_in
+from spotwright.kinds.kind import product
+from spotwright.linter.python_source import (
+    PythonFile,
+    components_code,
+    in_components,
+    keyword,
+    name_of_call,
+    pipelines_in,
+)
 from spotwright.linter.subjects import Pipeline
 from spotwright.placing.context import SPOT_LABEL
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS
@@ -60,13 +68,14 @@ def python_pipelines(file: PythonFile) -> Iterator[Pipeline]:
         if isinstance(node, ast.FunctionDef) and node.body and id(node.body[0]) not in inside
     }
     pipelines = pipelines_in(file)
+    code = components_code(file)
     constants = _constants(file.tree.body)
     entered: set[str] = set()
     for name, function in pipelines.items():
-        yield _Reader(file, functions, pipelines, constants, entered).pipeline(name, function)
+        yield _Reader(file, functions, pipelines, constants, entered, code).pipeline(name, function)
     for name, function in functions.items():
         if name not in entered and name not in pipelines:
-            yield _Reader(file, functions, pipelines, constants, entered).pipeline(name, function)
+            yield _Reader(file, functions, pipelines, constants, entered, code).pipeline(name, function)
 
 
 def _constants(body: Iterable[ast.stmt]) -> dict[str, Any]:
@@ -91,6 +100,14 @@ class _Task:
     retry: dict[str, Any] | None = None
     lines: dict[Path, int] = field(default_factory=dict)  # below one of three keys: settings, container, task
     is_open: bool = False  # a function of another file may set it up too
+    code: str = ""  # the source of its component, where the file has it
+    times: int | None = 1  # how often it runs at once, by the loops around it; None: the file does not say
+    claim: Mapping[str, Any] | None = None  # of a task that makes a volume claim: what it asks for
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the file has the source of its component, so that a missing sign means something."""
+        return bool(self.code)
 
     def sets(self, name: str, given: Mapping[str, Any], line: int) -> None:
         """What a method of the task sets."""
@@ -126,6 +143,23 @@ class _Task:
         elif name in ("add_pod_label", "add_pod_annotation"):
             word = name.removeprefix("add_pod_")
             self._put(("podMetadata", f"{word}s"), given.get(f"{word}_key"), given.get(f"{word}_value"), line)
+        else:
+            self._sets_volume(name, given, line)
+
+    def _sets_volume(self, name: str, given: Mapping[str, Any], line: int) -> None:
+        """What sets the time limit or mounts a volume."""
+        mount = {"mountPath": str(given.get("mount_path")), "subPath": given.get("sub_path") or ""}
+        if name == "set_timeout" and self.has_code:
+            self.kubernetes["activeDeadlineSeconds"] = given.get("seconds")
+            self.lines[("settings", "activeDeadlineSeconds")] = line
+        elif name == "empty_dir_mount":
+            self._append("emptyDirMounts", {**mount, "volumeName": given.get("volume_name")}, line)
+        elif name == "mount_pvc":
+            made = given.get("pvc_name")
+            named = {"producerTask": made.task.name} if isinstance(made, _Output) else None
+            self._append(
+                "pvcMount", {**mount, **({"taskOutputParameter": named} if named else {"constant": made})}, line
+            )
 
     def wishes(self, spot: str, given: Mapping[str, ast.expr], line: int) -> None:
         """What ``spot.prefer`` and the like set."""
@@ -145,6 +179,12 @@ class _Task:
         for size in range(1, len(path) + 1):
             self.lines.setdefault(("settings", *path[:size]), line)
         self.lines[("settings", *path, str(key))] = line
+
+
+class _Output(NamedTuple):
+    """An output of a task, which is known only in a run."""
+
+    task: _Task
 
 
 _RESOURCES = {
@@ -172,6 +212,8 @@ class _Reader:
     pipelines: Mapping[str, ast.FunctionDef]
     constants: Mapping[str, Any]
     entered: set[str]
+    components: Mapping[str, str]
+    times: int | None = 1
     tasks: list[_Task] = field(default_factory=list)
     calls: int = 0
 
@@ -202,12 +244,16 @@ class _Reader:
             elif isinstance(node, ast.For):
                 self._loop(node, names, depth)
             elif not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                times = self.times
+                for item in node.items if isinstance(node, ast.With) else ():
+                    self.times = product(self.times, _iterations(item.context_expr, names))
                 for inner in ast.iter_child_nodes(node):
                     given = inner.context_expr if isinstance(inner, ast.withitem) else inner
                     if isinstance(given, ast.expr):
                         self._eval(given, names, depth)
                 for part in ("body", "orelse", "finalbody"):
                     returned = self._body(getattr(node, part, ()), names, depth) or returned
+                self.times = times
         return returned
 
     def _assign(self, node: ast.Assign, names: dict[str, Any], depth: int) -> None:
@@ -239,12 +285,23 @@ class _Reader:
     def _eval(self, node: ast.expr | None, names: dict[str, Any], depth: int) -> Any:
         """The task or the value of an expression."""
         if isinstance(node, ast.Call):
+            if isinstance(constant := _value(node, names), dict):
+                return constant
             self.calls += 1
             return self._call(node, names, depth) if self.calls <= _MOST_CALLS else _COMPUTED
         if node is None:
             return None
         if isinstance(node, ast.Attribute | ast.Subscript):  # the output of a task is a value of the run
-            self._eval(node.value, names, depth)
+            found = self._eval(node.value, names, depth)
+            made = found.task if isinstance(found, _Output) else found
+            return _Output(made) if isinstance(made, _Task) else _COMPUTED
+        if isinstance(node, ast.IfExp):
+            self._eval(node.test, names, depth)
+            if isinstance(node.test, ast.Constant):
+                return self._eval(node.body if node.test.value else node.orelse, names, depth)
+            found = self._eval(node.body, names, depth)
+            return self._eval(node.orelse, names, depth) if found is None else found
+        if isinstance(node, ast.Compare | ast.JoinedStr):  # they hand nothing on
             return _COMPUTED
         if not isinstance(node, ast.Name):
             self._hand(node, names)
@@ -253,7 +310,7 @@ class _Reader:
     def _call(self, call: ast.Call, names: dict[str, Any], depth: int) -> Any:
         name, line = name_of_call(call), call.lineno
         given = [self._eval(one, names, depth) for one in call.args]
-        by_name = {one.arg: self._eval(one.value, names, depth) for one in call.keywords if one.arg}
+        by_name = self._keywords(call, names, depth)
         if isinstance(call.func, ast.Attribute):
             owner = self._eval(call.func.value, names, depth)
             if isinstance(owner, _Task):
@@ -261,8 +318,9 @@ class _Reader:
         first = given[0] if given else by_name.get("task")
         if isinstance(first, _Task) and name in KUBERNETES and is_of_kubernetes(call, name):
             values = dict(zip(KUBERNETES[name], given, strict=False)) | by_name
-            del values["task"]
-            first.sets_kubernetes(name, _settings(values), line)
+            values.pop("task", None)
+            made = {key: value for key, value in values.items() if key == "pvc_name" and isinstance(value, _Output)}
+            first.sets_kubernetes(name, {**_settings(values), **made}, line)
             return first
         if isinstance(first, _Task) and name in _WISHES and _is_of_spotwright(call):
             first.wishes(name, {one.arg: one.value for one in call.keywords if one.arg}, line)
@@ -274,20 +332,61 @@ class _Reader:
             return self._body(function.body, {**self.constants, **_bound(function, given, by_name)}, depth + 1)
         for one in handed:
             one.is_open = True
-        return handed[0] if handed else self._task(name, line)
+        return handed[0] if handed else self._made(name, line, by_name)
+
+    def _made(self, name: str, line: int, by_name: Mapping[str, Any]) -> _Task:
+        """The task that a call makes."""
+        made = self._task(name, line)
+        made.code, made.times = self.components.get(name, ""), self.times
+        made.claim = by_name if name == "CreatePVC" else None
+        return made
+
+    def _keywords(self, call: ast.Call, names: dict[str, Any], depth: int) -> dict[str, Any]:
+        """The arguments by their names, also those of a mapping behind ``**``."""
+        by_name: dict[str, Any] = {}
+        name = name_of_call(call)
+        for one in call.keywords:
+            value = self._eval(one.value, names, depth)
+            if one.arg:
+                by_name[one.arg] = value
+            elif isinstance(value, Mapping):
+                by_name |= {str(key): each for key, each in value.items()}
+            else:  # any of the others, with a value that is not known
+                by_name = dict.fromkeys((*METHODS.get(name, ()), *KUBERNETES.get(name, ())), _COMPUTED) | by_name
+        return by_name
 
     def _method(self, task: _Task, call: ast.Call, name: str, given: Sequence[Any], by_name: Mapping[str, Any]) -> Any:
         if name in METHODS:
             values = dict(zip(METHODS[name], given, strict=False)) | dict(by_name)
             line = (call.func.end_lineno if isinstance(call.func, ast.Attribute) else None) or call.lineno
             task.sets(name, _settings(values), line)
-        elif name == "apply" and any(
-            name_of_call(one) == _PREEMPTIBLE for one in call.args if isinstance(one, ast.Call)
-        ):
-            task.wishes("prefer", {}, call.lineno)
-        elif name not in _ORDER:
+        elif name == "apply" and (used := next((one for one in call.args if _is_preemptible(one)), None)) is not None:
+            hard = keyword(used, "hard_constraint") if isinstance(used, ast.Call) else None
+            is_hard = isinstance(hard, ast.Constant) and hard.value is True
+            task.wishes("require" if is_hard else "prefer", {}, call.lineno)
+        elif name == "apply":
             task.is_open = True
+        elif name not in _ORDER:  # a task has no other methods, so it is another object, which may set up what it gets
+            for one in (*given, *by_name.values()):
+                if isinstance(one, _Task):
+                    one.is_open = True
         return task
+
+
+def _is_preemptible(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and name_of_call(node) == _PREEMPTIBLE
+
+
+def _iterations(node: ast.expr, names: Mapping[str, Any]) -> int | None:
+    """How many iterations of a loop of KFP run at once; 1 for what is none, ``None`` where the file does not say it."""
+    if not isinstance(node, ast.Call) or name_of_call(node) != "ParallelFor":
+        return 1
+    given, limit = keyword(node, "items", 0), keyword(node, "parallelism")
+    items = None if given is None else _value(given, names)
+    most = 0 if limit is None else _value(limit, names)
+    if not isinstance(items, list) or not isinstance(most, int):
+        return None
+    return min(len(items), most or len(items))
 
 
 def _is_of_spotwright(call: ast.Call) -> bool:
@@ -316,15 +415,24 @@ def _compiled(file: str, name: str, line: int, tasks: Iterable[_Task], *, has_al
     settings: dict[str, Any] = {}
     components: dict[str, Any] = {}
     nodes: dict[str, Any] = {}
+    times: dict[str, int | None] = {}
     for number, task in enumerate(tasks):
         label = task.name if task.name not in executors else f"{task.name}-{number}"
-        executors[label] = {"container": {"image": "", "resources": task.resources}}
+        node: dict[str, Any] = {"componentRef": {"name": label}, "taskInfo": {"name": label}}
+        if task.claim is not None:  # its controller makes the claim, and no pod
+            asked = {key: {"runtimeValue": {"constant": value}} for key, value in _settings(task.claim).items()}
+            nodes[label] = {**node, "inputs": {"parameters": asked}}
+            components[label], executors[label] = {"executorLabel": label}, {}
+            continue
+        container = {"image": "", "resources": task.resources, "env": [{"name": "", "value": task.code}]}
+        executors[label] = {"container": container}
         settings[label] = task.kubernetes
         components[label] = {"executorLabel": label}
         if has_all or task.retry is not None:
-            nodes[label] = {"componentRef": {"name": label}, "taskInfo": {"name": label}}
+            nodes[label] = node
         if task.retry is not None:
-            nodes[label]["retryPolicy"] = task.retry
+            node["retryPolicy"] = task.retry
+        times[label] = task.times
         bases: dict[str, Path] = {
             "settings": (*PLATFORMS, *EXECUTORS, label),
             "container": (0, "deploymentSpec", "executors", label, "container"),
@@ -339,7 +447,7 @@ def _compiled(file: str, name: str, line: int, tasks: Iterable[_Task], *, has_al
         "root": {"dag": {"tasks": nodes}},
     }
     platforms = {"kubernetes": {"deploymentSpec": {"executors": settings}}}
-    return Pipeline(_Lines(file, lines), value, platforms, "task")
+    return Pipeline(_Lines(file, lines), value, platforms, "task", times)
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
@@ -353,6 +461,13 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         return {
             str(_setting(_value(key, names))): _setting(_value(one, names)) for key, one in pairs if key is not None
         }
+    if (
+        isinstance(node, ast.Call)
+        and name_of_call(node) == "dict"
+        and not node.args
+        and all(k.arg for k in node.keywords)
+    ):
+        return {str(one.arg): _setting(_value(one.value, names)) for one in node.keywords}
     if isinstance(node, ast.List | ast.Tuple):
         return [_setting(_value(one, names)) for one in node.elts]
     return _COMPUTED
@@ -360,7 +475,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 def _setting(value: Any) -> Any:
     """A value as a setting: the result of a call counts as a value that the file computes, not as a task."""
-    return _COMPUTED if isinstance(value, _Task) else value
+    return _COMPUTED if isinstance(value, _Task | _Output) else value
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:

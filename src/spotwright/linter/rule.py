@@ -17,6 +17,7 @@ from spotwright.kinds.kind import kind_in
 from spotwright.linter.python_source import PythonFile
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import KubeObject, Pipeline, Pods
+from spotwright.model.not_judged import NotJudged
 from spotwright.placing.documents import Path
 
 __all__ = [
@@ -72,7 +73,8 @@ class Rename(NamedTuple):
 class Problem(NamedTuple):
     """A place where a rule does not hold. In a document the place is a path, in a Python file a line (and no path).
 
-    ``fix`` replaces the rule's own advice where the place allows a more exact one.
+    ``fix`` replaces the rule's own advice where the place allows a more exact one. ``not_judged`` is what no rule could look at,
+    if the problem is that.
     """
 
     path: Path
@@ -81,6 +83,7 @@ class Problem(NamedTuple):
     mends: tuple[Mend, ...] = ()
     line: int = 0
     rename: Rename | None = None
+    not_judged: NotJudged | None = None
 
 
 class Finding(NamedTuple):
@@ -94,6 +97,7 @@ class Finding(NamedTuple):
     text: str
     fix: str
     can_fix: bool = False
+    not_judged: NotJudged | None = None
 
 
 class Checks(NamedTuple):

@@ -57,15 +57,17 @@ def alternatives(constraints: Constraints) -> list[list[Expression]]:
 
 def selects_pool(constraints: Constraints, pool: Pool, requests: Resources) -> bool:
     """Whether nodes of the pool are large enough, and meet the selector and the required affinity, whatever their taints."""
-    if too_large(requests, pool.node):
+    if too_large(requests, pool):
         return False
     constraints = Constraints(selector=constraints.selector, required=constraints.required)
     return not node_labels.refusal(pool, constraints, ())
 
 
-def admits(pool: Pool, constraints: Constraints) -> bool:
-    """Whether nodes in one of the pool's zones admit the pods."""
-    return not node_labels.refusal(pool, constraints, providers.taints(pool))
+def admits(pool: Pool, constraints: Constraints, requests: Resources | None = None) -> bool:
+    """Whether nodes in one of the pool's zones admit the pods. The cluster may add tolerations for their ``requests``."""
+    taints = providers.taints(pool)
+    left = tuple(one for one in taints if not providers.is_tolerated_by_cluster(pool, one, requests or {}))
+    return not node_labels.refusal(pool, constraints, left)
 
 
 def tolerates_spot(key: str, operator: str, settings: Settings) -> bool:

@@ -20,6 +20,7 @@ from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
 from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups
 from spotwright.kube.admission import additions, admitted
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
+from spotwright.kube.pod_defaults import with_pod_defaults
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import Reach, reach_of
 from spotwright.manifests.record import ANNOTATION, AT, annotations_at
@@ -380,7 +381,9 @@ class Pods:
         try:
             if self.form == "K":
                 return read_resources(mapping_at(self.containers[0].value, "resources"))[0]
-            pod = {name: self.value.get(name) for name in ("initContainers", "overhead", "runtimeClassName")}
+            pod = {
+                name: self.value.get(name) for name in ("initContainers", "overhead", "resources", "runtimeClassName")
+            }
             pod["containers"] = [one.value for one in self.containers]
             if self.owner is None:
                 return pod_requests(pod)
@@ -481,7 +484,8 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
         check_value(owner.document, owner.at(*((*spec[:-1], "metadata") if form == "T" else spec)), metadata, METADATA)
-        constraints = scheduling_of(admitted(value, owner.namespace, owner.beside.of_kind))
+        given = with_pod_defaults(value, _labels(owner, place.duty, metadata), owner.namespace, owner.beside.of_kind)
+        constraints = scheduling_of(admitted(given, owner.namespace, owner.beside.of_kind))
     except ManifestError as error:
         return error
     role = _role(owner, path)
@@ -505,6 +509,12 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         group=group,
         claims=tuple(pod_claims(owner.value, group)),
     )
+
+
+def _labels(owner: KubeObject, duty: PodRole, metadata: Shape) -> Shape:
+    """The labels of the pods; a Notebook gives its own ones to its pods too."""
+    own = mapping_at(owner.value, "metadata", "labels") if duty is PodRole.INTERACTIVE else {}
+    return {**own, **mapping_at(metadata, "labels")}
 
 
 def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Container]:
@@ -616,12 +626,14 @@ class Pipeline:
     """A compiled pipeline: ``value`` is its first document, ``platforms`` the mapping in the second.
 
     ``noun``: how messages call what runs in a pod; a pipeline in Python has a task where the compiler makes an executor.
+    ``times``: how often each runs at once, in Python, where the order of tasks is not read.
     """
 
     document: PipelinePair | Source
     value: Shape
     platforms: Shape
     noun: str = "executor"
+    times: Mapping[str, int | None] | None = None
 
     @property
     def name(self) -> str:
@@ -691,7 +703,7 @@ def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
             reach_of(constraints, settings),
             (Container(path, _words(container)),),
             is_placed=pipeline.is_placed,
-            group=group if isinstance(pipeline.document, PipelinePair) else None,  # Python does not show the order
+            group=group if pipeline.times is None else group._replace(at_once=pipeline.times.get(label), runs=()),
             claims=tuple(pod_claims(pair, group)),
         )
 

@@ -31,6 +31,7 @@ from spotwright.manifests.record import (
     reserve,
     unplaced,
 )
+from spotwright.model.not_judged import NotJudged
 from spotwright.model.task_names import matches, may_mean, nearest_path, no_such_task
 from spotwright.placing.aliases import refuse_changed
 from spotwright.placing.context import Finding, Level, PlaceContext, PlaceOptions, RoleReport, name_of
@@ -175,6 +176,12 @@ class PlacedFile:
     findings: list[Finding] = field(default_factory=list)
     roles: list[RoleReport] = field(default_factory=list)
     has_lines: bool = True
+
+    @property
+    def not_judged(self) -> list[NotJudged]:
+        """What could not be judged of its objects, and of the pools of its roles."""
+        found = [one.not_judged for one in self.findings if one.not_judged is not None]
+        return [*found, *(one for role in self.roles for one in role.not_judged)]
 
 
 def place_text(

@@ -27,6 +27,7 @@ __all__ = [
     "capacity_expressions",
     "conditions_from_attempt",
     "off_idle_gpus",
+    "off_windows",
     "rung_conditions",
 ]
 
@@ -131,6 +132,24 @@ def off_idle_gpus(
     for expression in excluded:
         values.setdefault(expression["key"], []).extend(expression["values"])
     return [{"key": key, "operator": "NotIn", "values": list(dict.fromkeys(all_))} for key, all_ in values.items()]
+
+
+def off_windows(ladder: Ladder, wanted: Attraction, pools: Mapping[str, Pool]) -> list[Expression]:
+    """The condition that keeps work off nodes of Windows where no other one does: they have no taint by themselves."""
+    required = [Condition(e["key"], e["operator"], tuple(e.get("values") or ())) for e in wanted.required]
+    added = tuple(toleration for rung in ladder.rungs for toleration in rung.tolerations)
+    for name in ladder.refusals if ladder.keeps_off_windows else ():
+        pool = pools[name]
+        left = [taint for taint in providers.taints(pool) if taint.effect != "PreferNoSchedule"]
+        is_tainted = any(not any(one.tolerates(taint) for one in added) for taint in left)
+        labels = node_labels.known(pool)
+        if (
+            pool.os == "windows"
+            and not is_tainted
+            and any(all(one.matches(each) for one in required) for each in labels)
+        ):
+            return [{"key": "kubernetes.io/os", "operator": "NotIn", "values": ["windows"]}]
+    return []
 
 
 def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: bool) -> list[Expression]:

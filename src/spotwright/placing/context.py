@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError
+from spotwright.model.not_judged import NotJudged, Subject
 from spotwright.model.policy import (
     Layer,
     Policy,
@@ -83,7 +84,8 @@ class Level(StrEnum):
 class Finding(NamedTuple):
     """A message for the user about a line of a manifest. Findings with one ``group`` differ only in the name of the object.
 
-    ``to_do``: what must be done in the cluster before the placed file can run as it says.
+    ``to_do``: what must be done in the cluster before the placed file can run as it says. ``not_judged``: what could not be
+    judged, if the message is about that.
     """
 
     level: Level
@@ -93,6 +95,7 @@ class Finding(NamedTuple):
     text: str
     group: str = ""
     to_do: bool = False
+    not_judged: NotJudged | None = None
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.level}: {self.text}"
@@ -160,7 +163,7 @@ class RoleReport:
 
     ``identity``: the work, run and index of the role's pods, as :class:`~spotwright.placing.pods.Role` has them. ``tasks``: the
     paths of all tasks that share the role, where these are several. ``own_retries`` names the source of values that the policy
-    has from the role's own controller.
+    has from the role's own controller. ``not_judged`` are those of its pools of which it is not known whether it fits.
     """
 
     name: str
@@ -183,6 +186,12 @@ class RoleReport:
     identity: Mapping[str, str] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     own_retries: str = ""
+    not_judged: Sequence[NotJudged] = ()
+
+    @property
+    def maybe(self) -> Mapping[str, str]:
+        """The pools of which it is not known whether the role fits there, each with the reason."""
+        return {one.name: one.why for one in self.not_judged if one.subject is Subject.POOL}
 
     def anchor(self, name: str, editor: Editor, path: Path) -> None:
         """Name a part of the object: its path in the document of an editor."""

@@ -13,6 +13,9 @@ from typing import Any, Protocol
 from spotwright.clouds import node_labels, providers
 from spotwright.clouds.providers import ZONE
 from spotwright.kube.admission import additions, admitted, contradiction, faulty
+from spotwright.kube.devices import devices_asked
+from spotwright.kube.object_fields import mapping
+from spotwright.kube.object_fields import text as text_of
 from spotwright.kube.pod import TERMS, refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_resource
@@ -20,6 +23,7 @@ from spotwright.model.scheduling_terms import HOSTNAME, Constraints, Expression,
 from spotwright.placing.context import Level, PlaceContext
 from spotwright.placing.documents import ManifestError, Path, show
 from spotwright.placing.patch import value_at
+from spotwright.scheduling.ladder import PodRequirements
 
 __all__ = [
     "CONTAINER",
@@ -43,6 +47,8 @@ __all__ = [
     "refuse_in_job",
     "refuse_misplaced",
     "refuse_scheduling",
+    "requirements_of",
+    "stated_system",
     "tell_assumptions",
 ]
 
@@ -118,6 +124,22 @@ def read_requests(ctx: PlaceContext, spec: Path) -> Resources:
         raise ctx.problem((*spec, *error.path), str(error)) from error
 
 
+def requirements_of(
+    ctx: PlaceContext, spec: Path, annotated: Path | None, *, is_holder: bool = False
+) -> PodRequirements:
+    """What the pod at a path asks of nodes. ``annotated`` is the path of its metadata; a holder has no containers."""
+    pod = _spec(ctx, spec)
+    given = ctx.editor.get(annotated) if annotated is not None else None
+    requests = {} if is_holder else read_requests(ctx, spec)
+    devices = devices_asked(pod, mapping(given))
+    return PodRequirements(requests, read_constraints(ctx, spec), devices, stated_system(pod))
+
+
+def stated_system(pod: Mapping[str, Any]) -> str:
+    """The operating system that a pod spec states (``os.name``), or empty."""
+    return text_of(mapping(pod.get("os")).get("name"))
+
+
 def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
     """:func:`scheduling_of` of the pod spec at a path of the object; report conditions that only its run decides."""
     pod = _spec(ctx, spec)
@@ -184,7 +206,7 @@ def _spec(ctx: PlaceContext, path: Path) -> Mapping[str, Any]:
 def pod_requests(spec: Mapping[str, Any]) -> Resources:
     """The requests of a pod: the sum of its containers, or the largest init container, and its overhead.
 
-    A limit counts as a request.
+    A limit counts as a request. What ``spec.resources`` names holds for the whole pod, whatever its containers ask for.
 
     A quantity that is a placeholder (``${...}``, ``{{...}}``) counts as one GPU, or as none of another resource. Source:
     Kubernetes, "Resource Management for Pods and Containers". Raises :class:`PodSpecError`.
@@ -196,6 +218,7 @@ def pod_requests(spec: Mapping[str, Any]) -> Resources:
     for index, container in enumerate(spec.get("initContainers") or ()):
         for name, amount in _container(("initContainers", index), container).items():
             running[name] = max(running.get(name, 0), amount)
+    running |= _container((), spec)
     if overhead := spec.get("overhead"):
         for name, amount in _container((), {"resources": {"requests": overhead}}).items():
             running[name] = running.get(name, 0) + amount

@@ -22,7 +22,7 @@ from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
-from spotwright.placing.affinity import Expression, attraction, off_idle_gpus
+from spotwright.placing.affinity import Expression, attraction, off_idle_gpus, off_windows
 from spotwright.placing.context import (
     DEFAULT_QUEUE,
     MOST_RETRIES,
@@ -44,9 +44,8 @@ from spotwright.placing.pod_spec import (
     POD,
     additions_in_words,
     check,
-    read_constraints,
-    read_requests,
     refuse_scheduling,
+    requirements_of,
 )
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 from spotwright.scheduling.ladder import Ladder, PodRequirements, build
@@ -151,7 +150,7 @@ def _warn_of_priority(ctx: PlaceContext, spec: Path, pools: Collection[str]) -> 
     given = ctx.editor.get(spec)
     found = priority(given, ctx.others) if isinstance(given, dict) else None
     if found is not None:
-        text = below_cut_off(found.value, found.maker, [ctx.config.pools[name] for name in pools])
+        text = below_cut_off(found.value, found.maker, [ctx.config.pools[name] for name in pools], ctx.config.target)
         if text:
             ctx.add_finding(Level.WARNING, spec, text)
 
@@ -165,10 +164,12 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
     hook = ctx.hook
     reason = role.on_demand_reason or hook
     policy = policy or ctx.policy(role.path, on_demand_reason=reason, is_pinned=role.is_pinned, retries=role.retries)
-    work = PodRequirements({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
+    metadata = None if role.template is None else (*role.template, "metadata")
+    work = requirements_of(ctx, role.spec, metadata, is_holder=role.holder)
     ladder = build(work, policy, ctx.config.pools)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
     report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
+    report.not_judged = ladder.not_judged
     report.anchor("pod", ctx.editor, role.spec)
     report.own_retries = "" if role.retries is None else role.retries.name
     report.identity = {"work": role.work or role.path, "run": role.run, "index": role.index}
@@ -196,11 +197,8 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
         raise no_pool_fits(ctx, path, role.name, role.path, policy, ladder, pod)
     for text in ladder.warnings(role.path):
         ctx.add_finding(Level.WARNING, role.spec, f"{role.name}: {text}")
-    if not role.holder and ctx.editor.get((*role.spec, "nodeName")):
-        text = (
-            f"{role.name}: nodeName fixes the node and bypasses the scheduler, so no affinity takes effect; remove it"
-        )
-        ctx.add_finding(Level.WARNING, (*role.spec, "nodeName"), text)
+    if not role.holder:
+        _warn_of_nodes(ctx, role)
     placed = Placed(policy, ladder, report)
     _tell_lowered(ctx, role, policy)
     change = _placement(ctx, role, placed, work) if ctx.writes(Group.PLACEMENT) else NO_CHANGE
@@ -216,10 +214,24 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
     return placed
 
 
+def _warn_of_nodes(ctx: PlaceContext, role: Role) -> None:
+    """Report what keeps the pods from the nodes that the autoscaler or the scheduler would choose."""
+    if ctx.editor.get((*role.spec, "nodeName")):
+        text = (
+            f"{role.name}: nodeName fixes the node and bypasses the scheduler, so no affinity takes effect; remove it"
+        )
+        ctx.add_finding(Level.WARNING, (*role.spec, "nodeName"), text)
+
+
 def _tell_lowered(ctx: PlaceContext, role: Role, policy: Policy) -> None:
-    """Say that the policy allows fewer errors than the role's own controller retries, where a webhook holds budgets."""
+    """Say that the policy allows fewer errors than the role's own controller retries, by a webhook or by a written field.
+
+    A written field of the user stays as it is without a webhook, which another message says.
+    """
     own = role.retries
-    if own is None or not ctx.options.has_webhook or policy.retries >= min(own.times, MOST_RETRIES):
+    if own is None or policy.retries >= min(own.times, MOST_RETRIES):
+        return
+    if not ctx.options.has_webhook and not (own.is_default and ctx.writes(Group.RETRIES)):
         return
     if role.template is not None and POLICY_ANNOTATION in (
         ctx.editor.get((*role.template, "metadata", "annotations")) or {}
@@ -327,6 +339,7 @@ def change_of(
         warn_of_undecided(ctx, at, placed.report.name, placed)
     else:
         apart = off_idle_gpus(work, placed.ladder, wanted, pools) if is_apart else []
+        apart += off_windows(placed.ladder, wanted, pools)
         required = [*wanted.required, *apart, *later]
         if queue:
             required += settle_queue(ctx, at, placed, work, required, queue)

@@ -183,7 +183,7 @@ def check_priorities(ground: ClusterInventory) -> Iterator[Finding]:
         priority = ground.priority_of(work)
         maker = f"PriorityClass {named}" if (named := work.spec.get("priorityClassName")) else "its priority"
         landing = [pool for pool in ground.pools.values() if not ground.refusal(pool, work)]
-        text = "" if priority is None else below_cut_off(priority, maker, landing)
+        text = "" if priority is None else below_cut_off(priority, maker, landing, ground.config.target)
         if text:
             fix = f"give the class a value of {CUT_OFF} or more; preemptionPolicy: Never keeps its pods from preempting others"
             yield Finding("priority-below-cutoff", Severity.WARNING, work.where, text, fix)

@@ -37,6 +37,7 @@ from spotwright.kube.admission import (
 )
 from spotwright.kube.object_fields import metadata
 from spotwright.kube.pod import refusals_of, scheduling_of
+from spotwright.model.not_judged import NotJudged, Subject
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Constraints, Taint
@@ -57,7 +58,7 @@ from spotwright.pools.request import (
     word_for,
 )
 from spotwright.pools.terraform_files import Unread, is_terraform, manifests
-from spotwright.scheduling.ladder import too_large
+from spotwright.scheduling.ladder import SIZE_UNKNOWN, STATE_NODE, too_large
 
 __all__ = [
     "ClusterInventory",
@@ -409,9 +410,20 @@ class ClusterInventory:
         """The spot pools on which the pod lands."""
         return [pool for pool in self.pools.values() if pool.is_spot and not self.refusal(pool, work)]
 
+    @property
+    def not_judged(self) -> list[NotJudged]:
+        """The pools of which it is not known whether some of the work fits."""
+        found = {
+            pool.name: NotJudged(Subject.POOL, pool.name, SIZE_UNKNOWN, STATE_NODE)
+            for pool in self.pools.values()
+            for work in self.works
+            if pool.node is None and any(work.requests.values()) and not self.refusal(pool, work)
+        }
+        return list(found.values())
+
     def refusal(self, pool: Pool, work: PodWork) -> str:
         """Why no node of the pool admits the pod by its size, labels and taints; empty if one does."""
-        large = too_large(work.requests, pool.node)
+        large = too_large(work.requests, pool)
         if large:
             return large
 

@@ -8,19 +8,31 @@ backend: which pools fit, with the reason for each that does not; and which rung
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from spotwright.clouds import node_labels, providers
+from spotwright.clouds import machines, node_labels, providers
 from spotwright.clouds.node_signs import PLATFORM_TAINTS
+from spotwright.kube.devices import is_share
+from spotwright.model.not_judged import NotJudged, Subject
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, PriceSource, Resources
 from spotwright.model.quantities import format_bytes
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Toleration
 
-__all__ = ["EVERYWHERE", "Ladder", "PodRequirements", "Rung", "build", "has_accelerators", "too_large"]
+__all__ = [
+    "EVERYWHERE",
+    "SIZE_UNKNOWN",
+    "STATE_NODE",
+    "Ladder",
+    "PodRequirements",
+    "Rung",
+    "build",
+    "has_accelerators",
+    "too_large",
+]
 
 _IDLE = "its GPUs would be idle: the task requests none"
 """Why work without GPUs is kept off GPU pools that would admit it."""
@@ -31,10 +43,21 @@ EVERYWHERE = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 @dataclass(frozen=True, slots=True)
 class PodRequirements:
-    """A task as the scheduler sees it: its resource requests, and its own constraints on nodes."""
+    """A task as the scheduler sees it: its resource requests, and its own constraints on nodes.
+
+    ``devices`` are further devices that it asks for, in the words of messages: no request says how many, and no pool states them.
+    ``system`` is the operating system that the pod itself states, as Kubernetes names it; empty: it states none.
+    """
 
     requests: Resources = field(default_factory=dict)
     constraints: Constraints = field(default_factory=Constraints)
+    devices: tuple[str, ...] = ()
+    system: str = ""
+
+    @property
+    def wants_accelerators(self) -> bool:
+        """Whether it asks for GPUs or other devices, so that nodes which have them are meant for it."""
+        return bool(self.devices) or has_accelerators(self.requests)
 
 
 class Rung(NamedTuple):
@@ -55,7 +78,8 @@ class Ladder:
 
     ``undecided``: the work's own conditions that are decided at run time, so that some of the rungs may not fit then.
     ``tainted``: the pools that are not rungs only because of their taint, if their capacity has no rung.
-    ``unstated``: a sentence on GPUs that the work asks for, if its pools only simulate them or do not state them.
+    ``unstated``: a sentence on devices that the work asks for, if its pools only simulate them or do not state them. ``maybe``
+    has, by pool, why it is not known whether the nodes of a rung are large enough and have what the work asks for.
     """
 
     rungs: tuple[Rung, ...]
@@ -64,11 +88,22 @@ class Ladder:
     undecided: tuple[Expression, ...] = ()
     tainted: tuple[str, ...] = ()
     unstated: str = ""
+    maybe: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def not_judged(self) -> list[NotJudged]:
+        """The rungs of which it is not known whether the work fits."""
+        return [NotJudged(Subject.POOL, name, why, STATE_NODE) for name, why in self.maybe.items()]
 
     @property
     def idle(self) -> tuple[str, ...]:
         """The GPU pools that are not rungs because the work asks for no GPUs."""
         return tuple(name for name, why in self.refusals.items() if why == _IDLE)
+
+    @property
+    def keeps_off_windows(self) -> bool:
+        """Whether pools are not rungs because their nodes run Windows, and no taint need keep the work off them."""
+        return _WINDOWS in self.refusals.values()
 
     @property
     def on_demand(self) -> tuple[int, ...]:
@@ -105,7 +140,12 @@ def build(work: PodRequirements, policy: Policy, pools: Mapping[str, Pool]) -> L
     fitting: list[tuple[Pool, tuple[Toleration, ...]]] = []
     for name in order:
         pool = pools[name]
-        why = _unwanted(pool, policy.spot) or too_large(work.requests, pool.node)
+        why = (
+            _unwanted(pool, policy.spot)
+            or too_large(work.requests, pool)
+            or _without_device(pool, work)
+            or _other_system(pool, work)
+        )
         if not why:
             taints = providers.taints(pool)
             added = _added_tolerations(pool, taints, work, policy, named=named)
@@ -121,7 +161,8 @@ def build(work: PodRequirements, policy: Policy, pools: Mapping[str, Pool]) -> L
         fitting.sort(key=lambda item: _idles(item[0], work))  # a preference only: no policy asks for more
         names = tuple(pool.name for pool, _ in fitting)
         tolerations = tuple(dict.fromkeys(toleration for _, added in fitting for toleration in added))
-        return Ladder((Rung(names, None, tolerations),) if names else (), refusals)
+        maybe = _maybe(work, [pool for pool, _ in fitting])
+        return Ladder((Rung(names, None, tolerations),) if names else (), refusals, maybe=maybe)
     if not named:
         fitting = _without_idle_gpus(fitting, work, refusals)
         fitting.sort(key=lambda item: (not item[0].is_spot, *_price_order(item[0])))
@@ -130,19 +171,25 @@ def build(work: PodRequirements, policy: Policy, pools: Mapping[str, Pool]) -> L
     rungs = tuple(Rung((pool.name,), pool.is_spot, added) for pool, added in fitting)
     kinds = {rung.spot for rung in rungs}
     shut = tuple(pool.name for pool in tainted if pool.is_spot not in kinds)
-    unstated = _unstated(work, [pool for pool, _ in fitting])
-    return Ladder(rungs, refusals, _note(policy, rungs), tuple(work.constraints.undecided), shut, unstated)
+    fit = [pool for pool, _ in fitting]
+    unstated = " ".join(filter(None, [_unstated(work, fit), _mixed(work, fit)]))
+    note, undecided = _note(policy, rungs), tuple(work.constraints.undecided)
+    return Ladder(rungs, refusals, note, undecided, shut, unstated, _maybe(work, fit))
 
 
 def _unstated(work: PodRequirements, pools: Sequence[Pool]) -> str:
     """The sentence if work asks for GPUs that its pools only simulate or do not state."""
-    asked = [name for name, amount in work.requests.items() if amount and has_accelerators({name: amount})]
+    whole = [name for name in work.requests if not is_share(name)]
+    asked = [name for name in whole if work.requests[name] and has_accelerators({name: work.requests[name]})]
     if asked and any(pool.price_source is PriceSource.EXAMPLE for pool in pools):  # the built-in ones
         return (
             f"it asks for {', '.join(asked)}, which the built-in pools do not have: they simulate it at the price of a node"
             " without, and the code uses this machine's devices. Name your cluster's pools in spotwright.yaml"
         )
-    silent = [pool.name for pool in pools if pool.node is None and not pool.machine]
+    silent = [pool.name for pool in pools if _may_lack(pool, work)]
+    if silent and work.devices and not asked:
+        names = ", ".join(work.devices)
+        return f"it asks for a device by {names}, and no pool states which of its nodes have it: {', '.join(silent)} may lack it"
     if not asked or not silent:
         return ""
     return (
@@ -152,20 +199,103 @@ def _unstated(work: PodRequirements, pools: Sequence[Pool]) -> str:
     )
 
 
-def too_large(requests: Resources, node: Resources | None) -> str:
-    """Return why a node of this size is too small (``it asks for 8 cpu, a node has 6 cpu``), or empty text.
+_ARCH = ("kubernetes.io/arch", "beta.kubernetes.io/arch")
 
-    Every node has the resources of :data:`EVERYWHERE`: if a size does not name one of them, it is unlimited.
+
+def _mixed(work: PodRequirements, pools: Sequence[Pool]) -> str:
+    """The sentence if pools have machines of several architectures, and the work does not say for which its image is."""
+    given = work.constraints
+    if any(map(given.selector.get, _ARCH)) or any(one.key in _ARCH for one in _conditions(given)):
+        return ""
+    names: dict[str, list[str]] = {}
+    for pool in pools:
+        if arch := node_labels.known(pool)[0].get(_ARCH[0], ""):
+            names.setdefault(arch, []).append(pool.name)
+    if len(names) < 2:
+        return ""
+    shown = " and ".join(f"{', '.join(each)} have {arch} nodes" for arch, each in names.items())
+    return f"{shown}, and it states no architecture: select {_ARCH[0]} if its image is for one of them"
+
+
+SIZE_UNKNOWN = "the node size is not known"
+"""Why it is not known whether work fits a pool without ``node``."""
+
+STATE_NODE = "state node: under the pool in spotwright.yaml, such as node: {cpu: 8, memory: 32Gi}, with its devices"
+"""What lets Spotwright judge it."""
+
+
+def _maybe(work: PodRequirements, pools: Sequence[Pool]) -> dict[str, str]:
+    """The pools of which it is not known whether the work fits their nodes, each with the reason."""
+    found = {}
+    for pool in pools:
+        if pool.price_source is PriceSource.EXAMPLE:  # its nodes are only simulated
+            continue
+        if pool.node is None and any(work.requests.values()):
+            found[pool.name] = SIZE_UNKNOWN
+        elif work.devices:
+            found[pool.name] = f"whether its nodes have the device of {', '.join(work.devices)} is not known"
+    return found
+
+
+def _may_lack(pool: Pool, work: PodRequirements) -> bool:
+    """Whether the pool may have nodes without the devices that work asks for: one GPU of a machine with GPUs is there."""
+    counts = [amount for name, amount in work.requests.items() if has_accelerators({name: amount})]
+    if pool.node is not None:
+        return bool(work.devices)
+    return machines.has_accelerators(pool.machine) is not True or max(counts, default=2) > 1
+
+
+def too_large(requests: Resources, pool: Pool) -> str:
+    """Return why a node of the pool is too small (``it asks for 8 cpu, a node has 6 cpu``), or empty text.
+
+    Every node has the resources of :data:`EVERYWHERE`: if the pool's ``node`` does not name one of them, it is unlimited. Without
+    a ``node`` the machine may show that there is no accelerator; all else is unknown, and :attr:`Ladder.maybe` says so.
     """
+    node = pool.node
     if node is None:
+        asked = next((name for name, amount in requests.items() if has_accelerators({name: amount})), "")
+        if asked and machines.has_accelerators(pool.machine) is False:
+            return f"it asks for {_amount(asked, requests[asked])}, and {pool.machine} has no accelerators"
         return ""
     for name, amount in requests.items():
-        if name in EVERYWHERE and name not in node:
+        if name not in node and (name in EVERYWHERE or is_share(name)):
             continue
         offered = node.get(name, 0)
         if amount > offered:
             return f"it asks for {_amount(name, amount)}, a node has {_amount(name, offered)}"
     return ""
+
+
+def _without_device(pool: Pool, work: PodRequirements) -> str:
+    """Return why a pool cannot have a device that work asks for without a request; empty if it may."""
+    if not work.devices or has_accelerators(pool.node or {}):
+        return ""
+    if pool.node is None and machines.has_accelerators(pool.machine) is not False:
+        return ""
+    return f"it asks for a device by {work.devices[0]}, and its nodes have no accelerators"
+
+
+_OS = ("kubernetes.io/os", "beta.kubernetes.io/os")
+
+
+def _other_system(pool: Pool, work: PodRequirements) -> str:
+    """Return why the system of a pool's nodes is not that of the work; empty if it may be.
+
+    An image is made for one system. Work that states none is for Linux, as nearly all images are.
+    """
+    if pool.os == (work.system or "linux"):
+        return ""
+    given = work.constraints
+    if not work.system and (any(map(given.selector.get, _OS)) or any(one.key in _OS for one in _conditions(given))):
+        return ""  # its own condition decides
+    return _WINDOWS if pool.os == "windows" else f"its nodes run {pool.os}, and the pod states {work.system}"
+
+
+_WINDOWS = "its nodes run Windows, and the work does not say that it does (nodeSelector kubernetes.io/os: windows)"
+
+
+def _conditions(given: Constraints) -> Iterator[Expression]:
+    return (one for term in given.required for one in term.expressions)
 
 
 def _amount(name: str, amount: int) -> str:
@@ -217,7 +347,7 @@ def _added_tolerations(
 
 
 def _is_tolerated_for_policy(pool: Pool, taint: Taint, work: PodRequirements) -> bool:
-    if providers.is_spot_taint(pool, taint) or (providers.is_gpu_taint(taint) and has_accelerators(work.requests)):
+    if providers.is_spot_taint(pool, taint) or (providers.is_gpu_taint(taint) and work.wants_accelerators):
         return True
     return work.constraints.selector.get(PLATFORM_TAINTS.get(taint.key, "")) == taint.value
 
@@ -242,7 +372,7 @@ def _without_idle_gpus(
 
 def _idles(pool: Pool, work: PodRequirements) -> bool:
     """Whether the work would leave the pool's GPUs idle."""
-    return has_accelerators(pool.node or {}) and not has_accelerators(work.requests)
+    return has_accelerators(pool.node or {}) and not work.wants_accelerators
 
 
 def _price_order(pool: Pool) -> tuple[bool, Fraction | int]:

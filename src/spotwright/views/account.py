@@ -67,7 +67,7 @@ def on_demand_for(ran_on: Pool, requests: Resources, ladder: Ladder, pools: Mapp
     if not ran_on.is_spot:
         return _on(ran_on, requests)
     candidates = _on_ladder(ladder, pools) or [
-        pool for pool in pools.values() if not pool.is_spot and not too_large(requests, pool.node)
+        pool for pool in pools.values() if not pool.is_spot and not too_large(requests, pool)
     ]
     if not candidates:
         return "no on-demand pool has room for it"

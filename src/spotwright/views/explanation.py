@@ -11,6 +11,7 @@ from typing import Any
 from spotwright.config import Config
 from spotwright.manifests.files import PlacedFile
 from spotwright.manifests.objects import policy_values
+from spotwright.model.not_judged import not_judged_json, not_judged_lines
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import MOST_RETRIES, RoleReport
 from spotwright.placing.enforcement import NOT_NEEDED, Enforcer
@@ -21,13 +22,14 @@ __all__ = ["explanation_json", "explanation_text", "object_text"]
 
 
 def explanation_json(placements: Mapping[str, PlacedFile], config: Config) -> dict[str, Any]:
-    """``{"config", "files": {NAME: {"roles", "findings"}}}``: what ``explain`` says of each file.
+    """``{"config", "files": {NAME: {"roles", "findings"}}, "not_judged"}``: what ``explain`` says of each file.
 
-    A role has its ``name``, its ``path`` in policies and its ``line``, its ``pools`` in order (``name``, ``capacity``), the
-    reasons against the other pools (``refused``), ``after_interruption``, ``torchrun`` (the variable with which that starts),
-    ``frozen`` (what cannot be changed on a live object), ``queue`` (what Kueue decides) and ``notes``. ``policy`` has for each
-    field its ``value``, its ``source``, ``enforced_by`` (``object``, ``kind`` or ``nothing``), the ``field`` of the object that
-    keeps it (empty if none does), and ``enforcement``, the same for people.
+    A role has its ``name``, its ``path`` in policies and its ``line``, its ``pools`` in order (``name``, ``capacity``, and
+    ``maybe``: why it is not known whether it fits there, or null), the reasons against the other pools (``refused``),
+    ``after_interruption``, ``torchrun`` (the variable with which that starts), ``frozen`` (what cannot be changed on a live
+    object), ``queue`` (what Kueue decides) and ``notes``. ``policy`` has for each field its ``value``, its ``source``,
+    ``enforced_by`` (``object``, ``kind`` or ``nothing``), the ``field`` of the object that keeps it (empty if none does), and
+    ``enforcement``, the same for people.
 
     A finding has its ``level`` (``warning`` or ``note``), ``file``, ``line``, ``path`` in the document, and ``text``. ``line`` is
     null for a pipeline in Python: its compiled text, whose lines they would be, is not kept.
@@ -50,6 +52,7 @@ def explanation_json(placements: Mapping[str, PlacedFile], config: Config) -> di
             }
             for name, placement in placements.items()
         },
+        "not_judged": not_judged_json(one for placement in placements.values() for one in placement.not_judged),
     }
 
 
@@ -72,6 +75,9 @@ def explanation_text(placements: Mapping[str, PlacedFile], config: Config) -> st
             lines += fitted(f"  {finding.level}: {file}{line}{finding.text}", hang="    ")
     if any(EXPANDER in finding.text for placement in placements.values() for finding in placement.findings):
         lines += ["", "for the cluster autoscaler:", *(f"  {line}" for line in expander_lines(config.pools))]
+    found = [one for placement in placements.values() for one in placement.not_judged]
+    if found:
+        lines += ["", *(line for each in not_judged_lines(found) for line in fitted(each, hang="  "))]
     roles = (role for placement in placements.values() for role in placement.roles)
     for note in dict.fromkeys(note for role in roles for note in role.notes):
         lines += ["", note]
@@ -91,7 +97,10 @@ def _role_facts(role: RoleReport, config: Config, *, lines: bool) -> dict[str, A
         "name": role.name,
         "path": role.policy_path,
         "line": role.line if lines else None,
-        "pools": [{"name": name, "capacity": config.pools[name].capacity.value} for name in role.pools],
+        "pools": [
+            {"name": name, "capacity": config.pools[name].capacity.value, "maybe": role.maybe.get(name)}
+            for name in role.pools
+        ],
         "refused": dict(role.refusals),
         "policy": {
             field: {"value": value, "source": source, **_enforcer(role, field)}
@@ -173,7 +182,10 @@ def _enforcer(role: RoleReport, field: str) -> dict[str, str]:
 
 
 def _named(role: RoleReport, config: Config) -> str:
-    return ", ".join(f"{name} ({config.pools[name].capacity})" for name in role.pools)
+    maybe = role.maybe
+    return ", ".join(
+        f"{name} ({config.pools[name].capacity}{', maybe' if name in maybe else ''})" for name in role.pools
+    )
 
 
 def _refused(role: RoleReport) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from spotwright.kinds.kind import PodPlace, Retry, matching, placed_kind
 from spotwright.kinds.situation import pod_groups
-from spotwright.kinds.unknown import likely_pods, pattern_text
+from spotwright.kinds.unknown import likely_pods, unjudged
 from spotwright.kube.admission import unreadable
 from spotwright.linter.api_types import (
     AFFINITY_PLACES,
@@ -28,6 +28,7 @@ from spotwright.linter.api_types import (
 from spotwright.linter.rule import ON_SPOT, PREFERS_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import Container, KubeObject, Pods, init_containers, items_of, mapping_of
+from spotwright.model.not_judged import NotJudged
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.placing.documents import Path, show
 from spotwright.placing.patch import value_at
@@ -396,12 +397,15 @@ def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     if subject.value.keys() >= {"version", "pools"}:  # our own spotwright.yaml, which is read as the settings
         return
     whole = subject.document.get((), None)
+    text = ""
     if not isinstance(whole, dict):
         words = "a list" if isinstance(whole, list) else "a text"
-        yield Problem(subject.base, f"this is {words} and not a Kubernetes object, so it was not checked")
+        text = f"this is {words} and not a Kubernetes object, so it was not checked"
     elif not subject.kind and not subject.api_version and subject.outer is None:
         keys = ", ".join(list(subject.value)[:3])
-        yield Problem(subject.base, f"this has no kind, so it is not a Kubernetes object and was not checked ({keys})")
+        text = f"this has no kind, so it is not a Kubernetes object and was not checked ({keys})"
+    if text:
+        yield Problem(subject.base, text, not_judged=_unjudged(subject, subject.base))
 
 
 def _unknown_kind(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
@@ -410,14 +414,13 @@ def _unknown_kind(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
         return
     for path in likely_pods(subject.value) if subject.kind and subject.api_version else ():
         text = f"{subject.label} ({subject.api_version}): its kind is not known, so its pods were not checked"
-        yield Problem(
-            subject.at(*path), text, f"Name the path of the pod spec: --pod-path {pattern_text(_any_item(path))}."
-        )
+        left = _unjudged(subject, subject.at(*path))
+        yield Problem(subject.at(*path), text, f"{left.remedy[0].upper()}{left.remedy[1:]}.", not_judged=left)
         return
 
 
-def _any_item(path: Path) -> Path:
-    return tuple("*" if isinstance(step, int) else step for step in path)
+def _unjudged(subject: KubeObject, path: Path) -> NotJudged:
+    return unjudged(subject.value, subject.document.file, subject.document.line(path))
 
 
 def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from textwrap import indent
 
 from spotwright.kinds.jobset import IN_PLACE, has_agent
+from spotwright.kinds.volcano import restarts_all
 from spotwright.linter.rule import ON_SPOT, SHIELDS, Checks, Problem, Rule, Severity
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
@@ -143,6 +144,20 @@ def _without_agent(subject: KubeObject, _settings: Settings) -> Iterator[Problem
             yield Problem(subject.at(*pod), text)
 
 
+def _restarts_all(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
+    """Volcano's Jobs that restart all pods of a task for one that is lost, though they may run with fewer."""
+    if subject.group != "batch.volcano.sh" or not subject.record.places:
+        return
+    top = subject.record.places[0].steps[:-3]  # above tasks.*.template
+    depth = len(subject.base) + len(top) + 2
+    every = (pods for pods in pods_of(subject, settings) if isinstance(pods, Pods))
+    on_spot = {pods.spec[:depth] for pods in every if pods.asks_for_spot}
+    for index, text in restarts_all(subject.mapping(*top)):
+        path = subject.at(*top, "tasks", index)
+        if path in on_spot:
+            yield Problem(path, f"{subject.label} {subject.get(*top, 'tasks', index, 'name')}: {text}")
+
+
 def _a_set(container: str = "", *, policy: str = "", job: str = "", pod: str = "", leader: bool = False) -> str:
     """A JobSet with four workers on spot."""
     head = "  - name: leader\n    template:\n      spec:\n        backoffLimit: 0\n        template:\n          spec:\n"
@@ -168,6 +183,16 @@ _AS_DEMANDED = f"backoffLimit: {_MOST}\npodReplacementPolicy: Failed\n"
 _AGENT = (
     "initContainers:\n- name: agent\n  image: in-place-restart-agent:1\n  restartPolicy: Always\n  restartPolicyRules:\n"
     "  - {action: RestartAllContainers, exitCodes: {operator: NotIn, values: [0]}}\n"
+)
+
+_VOLCANO = (
+    "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {{name: batch}}\nspec:\n  schedulerName: volcano\n"
+    "  minAvailable: 1\n  policies: [{{event: PodEvicted, action: {action}}}]\n  tasks:\n  - name: worker\n    replicas: 40\n"
+    "    template:\n      metadata:\n        "
+    + SHIELDS.replace("{", "{{").replace("}", "}}")
+    + "      spec:\n"
+    + indent(ON_SPOT, "        ").replace("{", "{{").replace("}", "}}")
+    + "        containers: [{{name: main, image: 'trainer:1'}}]\n"
 )
 
 RULES = (
@@ -210,6 +235,18 @@ RULES = (
         passes=_a_set(policy=_IN_PLACE, job=_AS_DEMANDED, pod=_AGENT),
         checks=Checks(objects=_refused_in_place),
         source="jobset v0.12, pkg/webhooks/jobset_webhook.go",
+    ),
+    Rule(
+        id="one-loss-restarts-all",
+        severity=Severity.WARNING,
+        title="One lost pod restarts all pods that could go on without it",
+        why="With minAvailable below its pods the others need not stop. RestartTask and RestartJob stop them, and each "
+        "interruption costs the work of all.",
+        fix="Write action RestartPod for PodEvicted and PodFailed, or leave the policies to place.",
+        fails=_VOLCANO.format(action="RestartTask"),
+        passes=_VOLCANO.format(action="RestartPod"),
+        checks=Checks(objects=_restarts_all),
+        source="volcano-sh/volcano v1.15.1, pkg/controllers/job",
     ),
     Rule(
         id="in-place-restart-without-agent",

@@ -169,7 +169,6 @@ RULES = (
         fails=kfp(_SHORT),
         passes=kfp(),
         checks=Checks(pipelines=_window),
-        place_says=True,
         source="kubeflow/pipelines#14245, #13452",
     ),
     Rule(

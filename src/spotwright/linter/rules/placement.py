@@ -244,7 +244,7 @@ def _below_cut_off(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """Pods with a priority for which the cluster autoscaler makes no nodes."""
     found = priority(pods.value, _none_beside if pods.owner is None else pods.owner.beside.of_kind)
     pools = settings.pools.values() or _ASSUMED
-    text = "" if found is None else below_cut_off(found.value, found.maker, pools)
+    text = "" if found is None else below_cut_off(found.value, found.maker, pools, settings.target)
     if found is not None and text:
         field = "priorityClassName" if pods.value.get("priorityClassName") else "priority"
         yield Problem(pods.at(field), f"{pods.label}: {text if settings.pools else text.partition(' (')[0]}")
@@ -306,7 +306,6 @@ RULES = (
         fails=job(TOLERATION + _REQUIRED),
         passes=job(ON_SPOT),
         checks=Checks(pods=_no_fallback, python=_required_spot),
-        place_says=True,
     ),
     Rule(
         id="preference-ignored",

@@ -11,6 +11,7 @@ import builtins
 import re
 import symtable
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import TypeGuard
 
 from spotwright.kfp.dsl_compiler import KUBERNETES, unknown_arguments
@@ -26,6 +27,7 @@ from spotwright.linter.python_source import (
 )
 from spotwright.linter.rule import Checks, Problem, Rename, Rule, Severity
 from spotwright.linter.settings import Settings
+from spotwright.model.not_judged import NotJudged, Subject
 
 __all__ = [
     "KFP1_RULES",
@@ -41,6 +43,7 @@ _MAKERS = frozenset(
         "ContainerOp",
         "VolumeOp",
         "ResourceOp",
+        "ComponentStore",
         "func_to_container_op",
         "create_component_from_func",
         "create_component_from_func_v2",
@@ -50,7 +53,15 @@ _MAKERS = frozenset(
     }
 )
 _CALLED_WITH = frozenset(
-    {"use_preemptible_nodepool", "use_gcp_secret", "use_k8s_secret", "use_aws_secret", "mount_pvc"}
+    {
+        "add_gpu_toleration",
+        "use_preemptible_nodepool",
+        "use_tpu",
+        "use_gcp_secret",
+        "use_k8s_secret",
+        "use_aws_secret",
+        "mount_pvc",
+    }
 )
 _TODAY = frozenset({"kubernetes", "k8s"})
 
@@ -165,7 +176,7 @@ KFP1_RULES = (
     Rule(
         id="kfp1-task-setting",
         severity=Severity.ERROR,
-        title="A setting of a task as kfp 1 had it",
+        title="A setting of a task, or an argument, as kfp 1 had it",
         why="Tolerations, affinity, volumes and secrets are functions of kfp.kubernetes now, which take the task; the "
         "methods of kfp 1 do not exist, and add_node_selector_constraint takes one argument, which is an accelerator.",
         fix="Write the current line.",
@@ -230,7 +241,51 @@ def _settings_of_pipelines(file: PythonFile, _settings: Settings) -> Iterator[Pr
                 yield Problem((), text, line=call.lineno)
 
 
+_ORCHESTRATORS = (
+    "airflow",
+    "dagster",
+    "flytekit",
+    "flyte",
+    "hera",
+    "luigi",
+    "metaflow",
+    "prefect",
+    "tfx",
+    "union",
+    "zenml",
+)
+
+
+def _not_kfp(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
+    """A file of another orchestrator, whose steps no rule looks at."""
+    if file.uses_kfp or _is_pipeline(file):
+        return
+    for node in file.nodes:
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found = next((one.partition(".")[0] for one in names if one.partition(".")[0] in _ORCHESTRATORS), "")
+        if found:
+            line = getattr(node, "lineno", 1)
+            remedy = "lint the manifests that it makes"
+            text = f"this is a file of {found} and has no pipeline of KFP, so its steps were not checked"
+            left = NotJudged(
+                Subject.OBJECT, PurePath(file.file).name, f"it is a file of {found}", remedy, file.file, line
+            )
+            yield Problem((), text, line=line, not_judged=left)
+            return
+
+
 PIPELINE_CALL_RULES = (
+    Rule(
+        id="other-orchestrator",
+        severity=Severity.NOTE,
+        title="A Python file of another orchestrator",
+        why="The steps of Metaflow, Flyte, Airflow and others are not pipelines of KFP: no rule has looked at their pods.",
+        fix="Lint the manifests that it makes: pods, Workflows.",
+        fails="from metaflow import FlowSpec, step\n\n\nclass Train(FlowSpec): ...\n",
+        passes=_HEAD,
+        checks=Checks(python=_not_kfp),
+    ),
     Rule(
         id="unknown-argument",
         severity=Severity.ERROR,

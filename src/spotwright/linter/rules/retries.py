@@ -66,7 +66,8 @@ def _no_retries(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     found = _disruption(spec)
     if spec.get("backoffLimit") == 0 and (found is None or found[1] == "Count"):
         path = (*(pods.job or ()), "backoffLimit")
-        yield Problem(path, f"{pods.label} has no retries (backoffLimit 0), so the first interruption fails it")
+        text = f"{pods.label} has no retries (backoffLimit 0), so the first interruption fails it"
+        yield Problem(path, text, _KEPT if pods.is_placed else "")
     elif found is not None and found[1].startswith("Fail"):
         path = (*(pods.job or ()), "podFailurePolicy", "rules", found[0], "action")
         yield Problem(path, f"{pods.label} ends at the first interruption, by its own rule ({found[1]})")
@@ -74,19 +75,15 @@ def _no_retries(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 def _no_retries_of_kind(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Sets, Ray jobs and Spark applications that end with the first pod they lose."""
-    text, path = _ends_with_first_loss(subject)
+    text, path, fix = _ends_with_first_loss(subject)
     if text and any(isinstance(one, Pods) and one.asks_for_spot for one in pods_of(subject, settings)):
-        yield Problem(subject.at(*path), f"{subject.label} {text}", _retry_advice(path))
+        yield Problem(subject.at(*path), f"{subject.label} {text}", fix)
 
 
-def _retry_advice(path: tuple[str, ...]) -> str:
-    """What a kind with fields of its own for retries needs; empty where the rule's advice holds."""
-    if path[-1] == "restartPolicy":
-        return "Write spec.restartPolicy {type: OnFailure} with a number of retries; spotwright place writes both."
-    return "Write spec.failurePolicy {maxRestarts: N}; spotwright place writes it."
+_KEPT = "Raise the limit; place keeps what is written, and --replace-retries replaces it by the policy's retries."
 
 
-def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...]]:
+def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...], str]:
     if subject.record.retry is Retry.SET and subject.record.reads is Reads.RUNS:
         policy = subject.mapping("spec", "failurePolicy")
         retried = all(
@@ -94,10 +91,15 @@ def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...]]:
             for one in subject.items("spec", "replicatedJobs")
         )
         if not policy.get("maxRestarts") and not items_of(policy.get("rules")) and not retried:
-            return "has no failurePolicy, so the first failed Job fails the set", ("spec",)
+            return (
+                "has no failurePolicy, so the first failed Job fails the set",
+                ("spec",),
+                "Write failurePolicy.maxRestarts.",
+            )
     if "spec.restartPolicy" in subject.record.retries.types and subject.get("spec", "restartPolicy", "type") == "Never":
-        return "is never restarted (restartPolicy Never)", ("spec", "restartPolicy")
-    return "", ()
+        fix = "Write restartPolicy: {type: OnFailure, onFailureRetries: NUMBER}."
+        return "is never restarted (restartPolicy Never)", ("spec", "restartPolicy"), fix
+    return "", (), ""
 
 
 def _unbounded_ignore(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -317,8 +319,8 @@ RULES = (
         why="Controllers recognize an interruption by 143. With 0 the pod has succeeded and its work is not done; with 1 it "
         "has failed by an error of the code, which the training operator's ExitCode never retries.",
         fix="Save, then exit with 143.",
-        fails=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 1' TERM; train & wait\"]\n"),
-        passes=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 143' TERM; train & wait\"]\n"),
+        fails=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 1' TERM; train & wait $!\"]\n"),
+        passes=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 143' TERM; train & wait $!\"]\n"),
         checks=Checks(pods=_trapped, python=exit_on_sigterm),
     ),
     Rule(

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from spotwright.kinds.kind import Sharing
 from spotwright.kube.pod import scheduling_of
+from spotwright.kube.pod_defaults import is_selected
 from spotwright.linter.rule import ON_SPOT, SHIELDS, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import Reach, reach_of
-from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of, pods_of, texts_of
-from spotwright.model.scheduling_terms import Constraints, Expression
+from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of, pods_of
+from spotwright.model.scheduling_terms import Constraints
 from spotwright.placing.context import hook_of
 from spotwright.placing.documents import ManifestError
 from spotwright.placing.pod_spec import POD, check_value
@@ -69,8 +70,27 @@ def _datastores(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _services(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.asks_for_spot and pods.duty is PodRole.SERVING and not _store_of(pods):
+    if pods.asks_for_spot and pods.duty is PodRole.SERVING and not _store_of(pods) and not _is_queue_worker(pods):
         yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)} and answers requests")
+
+
+def _unsaid_worker(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.asks_for_spot and pods.duty is PodRole.SERVING and not _store_of(pods) and _is_queue_worker(pods):
+        yield Problem(
+            _path(pods), f"{pods.label} {_placed_by(pods)}, and it looks like a worker that takes work from a queue"
+        )
+
+
+_WORKERS = re.compile(
+    r"\b(?:celery\b.*\bworker|rq worker|rqworker|dramatiq|sidekiq|arq|huey_consumer|faktory-worker|resque:work)\b"
+)
+
+
+def _is_queue_worker(pods: Pods) -> bool:
+    """Whether pods that may work run a worker of a queue and open no port."""
+    if pods.owner is None or not pods.owner.record.may_work or any(one.value.get("ports") for one in pods.containers):
+        return False
+    return any(_WORKERS.search(" ".join(one.words)) for one in pods.containers)
 
 
 def _interactive(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -119,20 +139,14 @@ def _fragile_pods(subject: KubeObject, settings: Settings) -> Iterator[Pods]:
 def _is_reached(pods: Pods, selector: Shape, added: Constraints, settings: Settings) -> bool:
     """Whether a PodDefault is laid over the pods and brings them to spot nodes. A Notebook gives its labels to its pods."""
     own = mapping_at(pods.owner.value, "metadata", "labels") if pods.owner and pods.duty is PodRole.INTERACTIVE else {}
-    labels = {str(key): str(value) for key, value in {**own, **mapping_at(pods.metadata, "labels")}.items()}
-    wanted = [
-        Expression(str(key), "In", (str(value),)) for key, value in mapping_of(selector.get("matchLabels")).items()
-    ]
-    for one in items_of(selector.get("matchExpressions")):
-        values = tuple(texts_of(mapping_of(one).get("values")))
-        wanted.append(Expression(str(mapping_of(one).get("key")), str(mapping_of(one).get("operator")), values))
+    labels = {**own, **mapping_at(pods.metadata, "labels")}
     together = replace(
         pods.constraints,
         tolerations=(*pods.constraints.tolerations, *added.tolerations),
         selector={**pods.constraints.selector, **added.selector},
         preferred=(*pods.constraints.preferred, *added.preferred),
     )
-    return all(one.matches(labels) for one in wanted) and reach_of(together, settings) > Reach.OPEN
+    return is_selected(selector, labels) and reach_of(together, settings) > Reach.OPEN
 
 
 def _keys_of(selector: Shape) -> Iterator[str]:
@@ -205,6 +219,19 @@ RULES = (
         .replace("  name: app\n", "  name: app\n  labels: {spotwright.dev/role: worker}\n")
         .replace("      labels: {app: app}\n", f"      labels: {{app: app}}\n      {SHIELDS}"),
         checks=Checks(pods=_services),
+    ),
+    Rule(
+        id="worker-not-labelled",
+        severity=Severity.NOTE,
+        title="A Deployment on spot that looks like a worker of a queue",
+        why="place leaves Deployments alone, because most answer requests. One that takes work from a queue may be interrupted, "
+        "if the queue gives unfinished work out again.",
+        fix="Label it spotwright.dev/role: worker; place then treats it as work.",
+        fails=pod(ON_SPOT, container="command: [celery, -A, app, worker]\n"),
+        passes=pod(ON_SPOT, container="command: [celery, -A, app, worker]\n").replace(
+            "labels: {app: app}", "labels: {app: app, spotwright.dev/role: worker}\n      " + SHIELDS.rstrip()
+        ),
+        checks=Checks(pods=_unsaid_worker),
     ),
     Rule(
         id="interactive-on-spot",

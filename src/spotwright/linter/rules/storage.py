@@ -16,12 +16,24 @@ from spotwright.clouds.providers import ZONE, is_accelerator, labels_by_zone
 from spotwright.kinds.kind import Claim, Retry, Sharing
 from spotwright.kinds.situation import pods_with, run_together
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
+from spotwright.linter.rules.save_places import (
+    LostPlace,
+    SavePlace,
+    has_checkpoint,
+    lost_place,
+    lost_saves,
+    mounts_of,
+    names_checkpoint,
+    read_only,
+    save_places,
+)
 from spotwright.linter.rules.selectors import excluding
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import admits, alternatives
 from spotwright.linter.subjects import (
     Container,
     KubeObject,
+    Pipeline,
     Pods,
     Shape,
     init_containers,
@@ -29,20 +41,18 @@ from spotwright.linter.subjects import (
     items_of,
     mapping_at,
     mapping_of,
+    pipeline_pods,
     pods_of,
     texts_of,
 )
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Expression
-from spotwright.placing.context import POLICY_ANNOTATION
 from spotwright.placing.documents import Path
 from spotwright.placing.pods import PodRole
 
-__all__ = ["RULES", "has_checkpoint"]
+__all__ = ["RULES"]
 
 
-_CHECKPOINT = re.compile(r"check-?_?points?|(?<![a-z])ckpts?(?![a-z])", re.IGNORECASE)
-_SAVES = re.compile(r"check-?_?point|(?<![a-z])ckpt|resume|restore|save[-_](?:dir|path|every|steps)", re.IGNORECASE)
 _LONG = 3600  # seconds
 _ZONAL = {
     "awsElasticBlockStore": "an EBS volume",
@@ -50,8 +60,6 @@ _ZONAL = {
     "gcePersistentDisk": "a persistent disk of Google Cloud",
     "cinder": "a Cinder volume",
 }
-_LOCAL = ("emptyDir", "hostPath")
-_NODE_LOCAL = {"emptyDir": "an emptyDir, which goes with the pod", "hostPath": "a hostPath, which goes with the node"}
 _MOUNTS_LIKELY = re.compile(r"^/(?:$|proc|sys|dev)")
 
 
@@ -81,9 +89,11 @@ class _Claim(NamedTuple):
 def _claims(pods: Pods) -> Iterator[_Claim]:
     """The claims that the pods mount and that the file has, also their own ones."""
     owner = pods.owner
-    if owner is None:
-        return
     for one in pods.claims:
+        if owner is None:  # of a pipeline, which itself makes claims with a known form
+            if one.spec:
+                yield _Claim(one.path, one, one.spec)
+            continue
         named = owner.find("PersistentVolumeClaim", one.name) if one.sharing is Sharing.NAMED else None
         spec = one.spec if named is None else named.mapping("spec")
         if named is not None or spec:
@@ -205,8 +215,17 @@ _SHAREABLE = re.compile(r"nfs|efs|azurefile|filestore|fsx|lustre|cephfs|gluster|
 
 
 def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """Claims of one node, or of one pod, that several pods mount which cannot be on one node."""
+    """Claims of one node, or of one pod, that several pods of an object mount which cannot be on one node."""
     pods = [one for one in pods_of(subject, settings) if isinstance(one, Pods)]
+    return _shared(pods, subject.label, settings)
+
+
+def _shared_in_pipeline(pipeline: Pipeline, settings: Settings) -> Iterator[Problem]:
+    """The same of the tasks of a pipeline."""
+    return _shared(list(pipeline_pods(pipeline, settings)), f"the pipeline {pipeline.name}", settings)
+
+
+def _shared(pods: Sequence[Pods], label: str, settings: Settings) -> Iterator[Problem]:
     users: dict[str, list[tuple[Pods, list[_Claim]]]] = {}
     for one in pods:
         own: dict[str, list[_Claim]] = {}
@@ -226,7 +245,7 @@ def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Proble
         reason = _apart(mounting, claim, settings)
         if reason:
             mode = "ReadWriteOncePod" if claim.modes == {"ReadWriteOncePod"} else "ReadWriteOnce"
-            yield Problem(claim.path, f"several pods of {subject.label} mount the claim {name} ({mode}): {reason}")
+            yield Problem(claim.path, f"several pods of {label} mount the claim {name} ({mode}): {reason}")
 
 
 def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
@@ -246,9 +265,11 @@ def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
             reasons = [excluding(given, settings) for given in both]
             if all(reasons):
                 return f"{_named(one)} and {_named(other)} ask for {reasons[0]}, and one node has the volume"
-        resource = _too_much(one, other, settings)
+        count = (one.group.at_once if one is other and one.group is not None else None) or 2
+        resource = _too_much(one, other, count, settings)
         if resource:
-            names = f"two {_named_several(one)}" if one is other else f"{_named(one)} and {_named(other)}"
+            number = "two" if count == 2 else str(count)
+            names = f"{number} {_named_several(one)}" if one is other else f"{_named(one)} and {_named(other)}"
             return f"no node has enough {resource} for {names}, and one node has the volume"
     return ""
 
@@ -277,11 +298,16 @@ def _keeps_apart(pods: Pods) -> bool:
     return False
 
 
-def _too_much(one: Pods, other: Pods, settings: Settings) -> str:
-    """A resource of which no node that admits both has enough for both; empty without one, or if nodes are not described."""
-    wanted, more = one.requests, other.requests
+def _too_much(one: Pods, other: Pods, count: int, settings: Settings) -> str:
+    """A resource of which no node that admits both has enough for all; empty without one, or if nodes are not described.
+
+    ``count``: how many pods there are, if both are of one template.
+    """
+    wanted, more = one.requests, {name: amount * (count - 1) for name, amount in other.requests.items()}
     admitting = [
-        pool for pool in settings.pools.values() if admits(pool, one.constraints) and admits(pool, other.constraints)
+        pool
+        for pool in settings.pools.values()
+        if admits(pool, one.constraints, wanted) and admits(pool, other.constraints, other.requests)
     ]
     if not admitting or any(pool.node is None for pool in admitting):
         return ""
@@ -379,21 +405,19 @@ def _is_kept(pods: Pods, container: Container, place: str) -> bool:
     """Whether a folder outlives the pod: an object store, or a volume that is not the pod's own."""
     if "://" in place:
         return True
-    lost = {str(volume.get("name")) for _, volume in pods.volumes if any(kind in volume for kind in _LOCAL)}
-    mounts = [mapping_of(one) for one in items_of(container.value.get("volumeMounts"))]
-    mounts += [mapping_of(one) for one in items_of(pods.value.get("pvcMount"))] if pods.form == "K" else []
-    found = [(str(one.get("mountPath")).rstrip("/"), str(one.get("name"))) for one in mounts]
-    around = [(len(at), name) for at, name in found if f"{place}/".startswith(f"{at}/")]
+    found = [(str(mount.get("mountPath")).rstrip("/"), path, mount) for path, mount in mounts_of(pods, container)]
+    around = [one for one in found if f"{place}/".startswith(f"{one[0]}/")]
     if around:
-        return max(around)[1] not in lost  # the deepest mount has the folder
-    return any(at.startswith(f"{place}/") and name not in lost for at, name in found)
+        _, path, mount = max(around, key=lambda one: len(one[0]))
+        return lost_place(pods, path, mount) is None  # the deepest mount has the folder
+    return any(at.startswith(f"{place}/") and lost_place(pods, path, mount) is None for at, path, mount in found)
 
 
 def _is_saved_to(pods: Pods, container: Container, place: str) -> bool:
     """Whether a folder is one in which work is saved: by its name, by its volume, or because the command names it again."""
     if _SCRATCH.search(place):
         return False
-    if _CHECKPOINT.search(place) or _keeps(container, place):
+    if names_checkpoint(place) or _keeps(container, place):
         return True
     said = " ".join(word for one in (*pods.containers, container) for word in one.words)
     return re.search(_SAVES_TO + re.escape(place) + r"(?![\w-])", said) is not None
@@ -401,47 +425,39 @@ def _is_saved_to(pods: Pods, container: Container, place: str) -> bool:
 
 def _lost_checkpoints(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """A volume that goes with the pod or the node, and is where checkpoints are kept."""
-    if not pods.on_spot or not pods.is_work:
-        return
-    if pods.form == "K":
-        yield from _lost_in_executor(pods)
-        return
-    local = {
-        str(volume.get("name")): (path, kind) for path, volume in pods.volumes for kind in _LOCAL if kind in volume
-    }
-    for container in pods.containers:
-        for index, mount in enumerate(items_of(container.value.get("volumeMounts"))):
-            name, at = str(mapping_of(mount).get("name")), str(mapping_of(mount).get("mountPath"))
-            if name in local and (_CHECKPOINT.search(name) or _CHECKPOINT.search(at) or _keeps(container, at)):
-                text = f"{pods.label} keeps checkpoints at {at} in {_NODE_LOCAL[local[name][1]]}"
-                yield Problem((*container.path, "volumeMounts", index), text)
+    for place, lost in _lost(pods):
+        if place is None or place.is_certain:
+            yield Problem(lost.path, f"{pods.label} keeps checkpoints at {lost.mounted} in {lost.words}")
 
 
-def _lost_in_executor(pods: Pods) -> Iterator[Problem]:
-    for index, mount in enumerate(items_of(pods.value.get("emptyDirMounts"))):
-        at = str(mapping_of(mount).get("mountPath"))
-        if _CHECKPOINT.search(at) or _CHECKPOINT.search(str(mapping_of(mount).get("volumeName"))):
-            text = f"{pods.label} keeps checkpoints at {at} in {_NODE_LOCAL['emptyDir']}"
-            yield Problem(pods.at("emptyDirMounts", index), text)
+def _lost_output(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """A volume that goes with the pod or the node, and has the output folder of the work."""
+    for place, lost in _lost(pods):
+        if place is not None and not place.is_certain:
+            yield Problem(lost.path, f"{pods.label} writes to {place.folder} ({place.option}) in {lost.words}")
+
+
+def _lost(pods: Pods) -> Iterator[tuple[SavePlace | None, LostPlace]]:
+    if pods.on_spot and pods.is_work:
+        for container in pods.containers:
+            yield from lost_saves(pods, container)
+
+
+def _unwritable(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """A folder for saves in which nothing can be written."""
+    for container in pods.containers if pods.is_work else ():
+        for place in save_places(container):
+            found = read_only(pods, container, place.folder) if place.is_written else None
+            if found is not None:
+                text = f"{pods.label} saves to {place.folder} ({place.option}), and {found[1]}"
+                yield Problem(found[0], text)
+                break
 
 
 def _keeps(container: Container, folder: str) -> bool:
-    """Whether a container is set to keep checkpoints in a folder."""
-    return any(place.startswith(folder.rstrip("/") + "/") or place == folder for place, _ in _places(container))
-
-
-def _places(container: Container) -> Iterator[tuple[str, str]]:
-    """The folders in which a container is set to keep checkpoints, each with the name of the argument or variable."""
-    words = container.words
-    for number, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name.startswith("-") and _CHECKPOINT.search(name):
-            following = words[number + 1] if number + 1 < len(words) else ""
-            yield (value if equals else following), name
-    for variable in items_of(container.value.get("env")):
-        name, given = str(mapping_of(variable).get("name")), mapping_of(variable).get("value")
-        if _CHECKPOINT.search(name) and isinstance(given, str):
-            yield given, name
+    """Whether a container is set to keep its saves in a folder."""
+    places = (one.folder for one in save_places(container) if one.is_certain)
+    return any(place.startswith(folder.rstrip("/") + "/") or place == folder for place in places)
 
 
 def _unmounted(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -452,8 +468,8 @@ def _unmounted(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         mounts = [
             str(mapping_of(one).get("mountPath")).rstrip("/") for one in items_of(container.value.get("volumeMounts"))
         ]
-        for place, name in _places(container):
-            is_path = (
+        for place, name, _, is_written in save_places(container):
+            is_path = not is_written and (
                 place.startswith("/") and not _MOUNTS_LIKELY.match(place) and "{{" not in place and "$" not in place
             )
             if is_path and not any(place == mount or place.startswith(mount + "/") for mount in mounts):
@@ -489,19 +505,6 @@ def _duration(pods: Pods) -> int:
     return min(whole, default=0)
 
 
-def has_checkpoint(pods: Pods) -> bool:
-    """Whether anything in a pod template looks like a checkpoint: an argument, a variable, a volume, a policy."""
-    texts: list[Any] = [*pods.annotations.values(), pods.annotations.get(POLICY_ANNOTATION)]
-    for container in pods.containers:
-        texts += container.words
-        texts += [mapping_of(one).get("name") for one in items_of(container.value.get("env"))]
-        texts += [mapping_of(one).get("value") for one in items_of(container.value.get("env"))]
-        texts += [mapping_of(one).get("mountPath") for one in items_of(container.value.get("volumeMounts"))]
-    texts += [mapping_of(one).get("mountPath") for one in items_of(pods.value.get("pvcMount"))]
-    texts += [volume.get("name") for _, volume in pods.volumes]
-    return any(_SAVES.search(str(text)) for text in texts if text)
-
-
 _CLAIM = (
     "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: ckpt}}\nspec:\n  accessModes: [{mode}]\n"
     "  resources: {{requests: {{storage: 10Gi}}}}\n---\n"
@@ -517,6 +520,9 @@ _EMPTY = "volumes:\n- {name: ckpt, emptyDir: {}}\n"
 _ARGS = "args: [--checkpoint-dir=/ckpt/run]\n"
 _IN_CLAIM = ON_SPOT + "volumes:\n- {name: ckpt, persistentVolumeClaim: {claimName: ckpt}}\n"
 _CKPT = "volumeMounts:\n- {name: ckpt, mountPath: /ckpt}\n"
+
+_OUTPUT = "args: [--output_dir=/out]\n"
+_READ_ONLY = "volumeMounts:\n- {name: ckpt, mountPath: /out, readOnly: true}\n"
 
 RULES = (
     Rule(
@@ -555,7 +561,7 @@ RULES = (
         fix="Use a volume that many nodes can mount (ReadWriteMany), or give each pod its own claim.",
         fails=_CLAIM.format(mode="ReadWriteOncePod") + job(_VOLUME, container=_MOUNT, spec="parallelism: 2\n"),
         passes=_CLAIM.format(mode="ReadWriteMany") + job(_VOLUME, container=_MOUNT, spec="parallelism: 2\n"),
-        checks=Checks(objects=_shared_by_nodes),
+        checks=Checks(objects=_shared_by_nodes, pipelines=_shared_in_pipeline),
         source='Kubernetes documentation, "Persistent Volumes" (access modes)',
     ),
     Rule(
@@ -579,6 +585,31 @@ RULES = (
         fails=job(ON_SPOT + _EMPTY, container=_ARGS + _CKPT),
         passes=job(_IN_CLAIM, container=_ARGS + _CKPT),
         checks=Checks(pods=_lost_checkpoints),
+    ),
+    Rule(
+        id="output-in-emptydir",
+        severity=Severity.NOTE,
+        title="The output folder in a volume that goes with the pod or the node",
+        why="Training frameworks save their checkpoints in the output folder. If this work does, the next attempt does not "
+        "find them; results that nothing copies elsewhere are lost in any case.",
+        fix="Mount a persistent volume claim there, or save to an object store.",
+        fails=job(ON_SPOT + _EMPTY, container=_OUTPUT + _CKPT.replace("name: ckpt", "name: scratch"))
+        .replace("{name: ckpt, emptyDir", "{name: scratch, emptyDir")
+        .replace("mountPath: /ckpt", "mountPath: /out"),
+        passes=job(_IN_CLAIM, container=_OUTPUT + _CKPT.replace("mountPath: /ckpt", "mountPath: /out")),
+        checks=Checks(pods=_lost_output),
+    ),
+    Rule(
+        id="saves-not-writable",
+        severity=Severity.ERROR,
+        title="Saves in a volume that is read-only",
+        why="The first save fails: nothing can be written to a read-only mount or claim, nor to an image volume, a ConfigMap "
+        "or a Secret.",
+        fix="Save to a claim that is mounted without readOnly, or to an object store.",
+        fails=job(_IN_CLAIM, container=_OUTPUT + _READ_ONLY),
+        passes=job(_IN_CLAIM, container=_OUTPUT + _READ_ONLY.replace(", readOnly: true", "")),
+        checks=Checks(pods=_unwritable),
+        source='Kubernetes documentation, "Volumes" (image), "Persistent Volumes" (access modes)',
     ),
     Rule(
         id="checkpoint-not-mounted",

@@ -20,7 +20,7 @@ from spotwright.placing.context import POLICY_ANNOTATION, name_of
 from spotwright.placing.pod_change import longest_grace
 from spotwright.placing.pods import PodRole, shields, shortest_notice
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "has_policy"]
 
 _GRACE = "terminationGracePeriodSeconds"
 _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -47,6 +47,24 @@ def _long_grace(pods: Pods, settings: Settings) -> Iterator[Problem]:
     path = pods.at(_GRACE)
     limit = longest_grace(notice[0])
     yield Problem(path, text, f"Set it to {limit} or less.", (Mend("replace", path, limit),))
+
+
+def _short_grace(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """Work that is killed at once, or before it can save."""
+    given = pods.value.get(_GRACE)
+    if (
+        not pods.asks_for_spot
+        or pods.duty is not PodRole.WORKER
+        or not is_whole(given)
+        or given is None
+        or given > _SHORTEST
+    ):
+        return
+    what = "is killed without SIGTERM (grace period 0)" if given == 0 else f"is killed {given} s after SIGTERM"
+    yield Problem(pods.at(_GRACE), f"{pods.label} {what}, whatever the notice of its node")
+
+
+_SHORTEST = 2  # seconds, in which no state of any size is saved
 
 
 def _long_hook(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -76,7 +94,7 @@ def _sleeps(hook: object) -> int | None:
 def _unshielded(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """Work that an autoscaler may move to save a node, where ``place`` would keep it from that."""
     at = pods.annotations_at
-    is_placed = _says_its_capacity(pods) or _has_policy(pods, settings)
+    is_placed = _says_its_capacity(pods) or has_policy(pods, settings)
     if (
         at is None or pods.is_partial or pods.retry is Retry.NONE or not is_placed
     ):  # another rule says more about bare pods
@@ -102,7 +120,7 @@ def _says_its_capacity(pods: Pods) -> bool:
     return pods.asks_for_spot or any(map(shuns_spot, pods.conditions))
 
 
-def _has_policy(pods: Pods, settings: Settings) -> bool:
+def has_policy(pods: Pods, settings: Settings) -> bool:
     """Whether a policy places the pods, be it on spot nodes or not: their own, their object's, or that of the configuration."""
     of_object = mapping_at(pods.owner.value, "metadata", "annotations") if pods.owner is not None else {}
     if pods.wish or POLICY_ANNOTATION in {**of_object, **pods.annotations}:
@@ -183,6 +201,17 @@ RULES = (
         passes=job(ON_SPOT + "terminationGracePeriodSeconds: 25\n"),
         checks=Checks(pods=_long_grace),
         mends=True,
+    ),
+    Rule(
+        id="grace-too-short",
+        severity=Severity.WARNING,
+        title="Work on spot that has no time to save",
+        why="With a grace period of 0 the pod is killed without SIGTERM, also at a drain. In one or two seconds it cannot save.",
+        fix="Leave the grace period out (30 s), or set it to what a save takes.",
+        fails=job(ON_SPOT + "terminationGracePeriodSeconds: 0\n"),
+        passes=job(ON_SPOT + "terminationGracePeriodSeconds: 10\n"),
+        checks=Checks(pods=_short_grace),
+        source='Kubernetes documentation, "Pod Lifecycle"',
     ),
     Rule(
         id="prestop-takes-grace",

@@ -18,7 +18,7 @@ from spotwright.kinds.katib import NO_SIGTERM, Collector, collector_of
 from spotwright.kinds.kind import Retry, all_kinds
 from spotwright.linter.python_source import PythonFile, calls_named, keyword, name_of_call
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job, training_job
-from spotwright.linter.rules.storage import has_checkpoint
+from spotwright.linter.rules.save_places import has_checkpoint
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import KubeObject, Pods, is_whole, items_of, mapping_at, mapping_of
 
