@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.torch.interrupted_trainings import committed, interrupted, put_notice, run
 
-from spotwright.checkpoint.last_step import LastStep
+from spotwright.checkpoint.group_saves import LastStep
 from spotwright.checkpoint.torch import restore, state_of
 
 

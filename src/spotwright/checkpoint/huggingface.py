@@ -17,6 +17,11 @@ that Python's ``tempfile`` makes.
 transformers gives a callback neither the trainer nor a word before it looks for a checkpoint, and refuses
 ``resume_from_checkpoint=True`` without one (``Trainer.train`` in ``transformers/trainer.py``). Therefore this module puts a
 function before ``Trainer.train``. It leaves trainers alone without a :class:`SpotCallback`.
+
+A save in the last step of an epoch comes before ``on_epoch_end``, and with it before the evaluation, the logging and the best
+metric of that epoch. transformers resumes with the next epoch and leaves them out. So the save says that they are owed, and a
+resumed training begins with them. Callbacks with a state (``ExportableState``), such as the patience of early stopping, are
+restored by default here; in transformers only with ``restore_callback_states_from_checkpoint``.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import functools
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -35,7 +41,7 @@ try:
     from accelerate import Accelerator
     from transformers import Trainer, TrainerCallback
     from transformers.trainer import TRAINER_STATE_NAME
-    from transformers.trainer_callback import TrainerControl, TrainerState
+    from transformers.trainer_callback import EarlyStoppingCallback, ExportableState, TrainerControl, TrainerState
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
     from transformers.training_args import TrainingArguments
 except ImportError as error:
@@ -46,11 +52,10 @@ except ImportError as error:
         "pip install --upgrade 'transformers[torch]'"
     ) from error
 
-from spotwright.checkpoint import huggingface_epochs, marked_folder, random_states
+from spotwright.checkpoint import marked_folder, random_states
 from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import PlaceError
 from spotwright.checkpoint.folder_saves import FolderSaves, claim_together, is_replicated
-from spotwright.checkpoint.huggingface_epochs import LastCall, is_over, training_of
 from spotwright.checkpoint.marked_folder import MarkedFolders
 from spotwright.checkpoint.place_owners import NEW_EACH_TIME, PlaceOwner, accept_complete
 from spotwright.checkpoint.store import check_name
@@ -88,7 +93,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._is_whole = False
         self._resumed_from: Path | None = None
         self._trainer: Trainer | None = None
-        self._last: LastCall | None = None
+        self._last: _LastCall | None = None
         self._within_step = False
 
     # -- called by transformers
@@ -125,8 +130,8 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             if self._trainer is not None:
                 facts = marked_folder.facts_of(self._resumed_from)
                 _put_loss_back(self._trainer, facts.get("loss"))
-                if is_over(self._trainer) and not facts.get("owes"):
-                    training, place = training_of(self._trainer), self._resumed_from.parent
+                if _is_over(self._trainer) and not facts.get("owes"):
+                    training, place = _training_of(self._trainer), self._resumed_from.parent
                     accept_complete(place, state.global_step, facts.get("training"), training, _OWN_PLACE)
         if self._folders is not None and not state.is_hyper_param_search:  # a search has a folder for each trial
             self._training = AttendedTraining(
@@ -186,7 +191,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._folders = MarkedFolders(_place(args.output_dir) / self._name, f"{PREFIX_CHECKPOINT_DIR}-", _looks_whole)
         self._facts = {"processes": args.world_size, **marked_folder.model_facts([trainer.model])}
         self._keep = args.save_total_limit
-        self._last = LastCall(trainer)
+        self._last = _LastCall(trainer)
         # It begins with a collective operation (store_flos): no rank can save by itself once another one is dead.
         save, handler = trainer._save_checkpoint, trainer.callback_handler  # noqa: SLF001
         with ExitStack() as stack:
@@ -217,13 +222,13 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     def _begin(self, trainer: Trainer, begin: Callable[..., TrainerControl], *values: Any) -> TrainerControl:
         """Begin a training: with the states of its callbacks, and with what the last save has owed."""
         if self._resumed_from is not None:
-            huggingface_epochs.restore_callbacks(trainer)
+            _restore_callbacks(trainer)
         control = begin(*values)
         owed = None if self._resumed_from is None else marked_folder.facts_of(self._resumed_from).get("owes")
         if owed is None or self._training is None:
             return control
         trainer.control = control
-        huggingface_epochs.pay(trainer, owed, str(self._resumed_from))
+        _pay(trainer, owed, str(self._resumed_from))
         return trainer.control
 
     def _run_epoch(self, trainer: Trainer, run_epoch: Callable[..., None], **options: Any) -> None:
@@ -232,11 +237,11 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         The end of a training is saved with all that has come after its last step, so that an attempt which follows, because
         the outputs were lost, makes no step.
         """
-        if trainer.control.should_training_stop or (self._resumed_from is not None and is_over(trainer)):
+        if trainer.control.should_training_stop or (self._resumed_from is not None and _is_over(trainer)):
             trainer.control.should_training_stop = True
         else:
             run_epoch(**options)
-        if self._training is not None and self._last is not None and is_over(trainer) and not self._last.is_saved:
+        if self._training is not None and self._last is not None and _is_over(trainer) and not self._last.is_saved:
             self._within_step = False
             trainer._save_checkpoint(options["model"], options["trial"])  # noqa: SLF001
             trainer.control = trainer.callback_handler.on_save(trainer.args, trainer.state, trainer.control)
@@ -293,7 +298,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
                 "step": state.global_step,
                 "loss": _loss_of(trainer, alone=self._training.is_alone),
                 "owes": owed,
-                "training": training_of(trainer),
+                "training": _training_of(trainer),
             },
             is_independent=is_replicated(trainer.accelerator) and not state.best_global_step,  # which is waited for
         )
@@ -319,6 +324,90 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             state.best_model_checkpoint = str(self._folders.folder_of(state.global_step))
             if args.should_save:
                 state.save_to_json(str(folder / TRAINER_STATE_NAME))
+
+
+class _LastCall:
+    """The last call of ``Trainer._maybe_log_save_evaluate``, which comes after each step and after each epoch."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer, self._call = trainer, trainer._maybe_log_save_evaluate  # noqa: SLF001
+        self._step = -1
+        self._gradient: Any = None
+        self._rate: float | None = None
+        self.is_saved = False
+        """True if the state after the last step was saved with all that has come after it."""
+
+    def __call__(self, tr_loss: Any, grad_norm: Any, *values: Any, learning_rate: Any = None) -> None:
+        """Called by transformers."""
+        control, step = self._trainer.control, self._trainer.state.global_step
+        if step != self._step or control.should_log or control.should_evaluate:
+            self.is_saved = False
+        self._step, self._rate, self._gradient = step, learning_rate, grad_norm
+        self._call(tr_loss, grad_norm, *values, learning_rate=learning_rate)
+
+    def owed(self, *, within_step: bool) -> dict[str, Any] | None:
+        """Return what a save at this moment owes: the end of the epoch, with values that it logs; ``None``: nothing."""
+        state, control = self._trainer.state, self._trainer.control
+        is_end = float(state.epoch or 0.0).is_integer() or state.global_step >= state.max_steps
+        if not within_step or not (is_end or control.should_training_stop or control.should_epoch_stop):
+            return None
+        gradient = (
+            None if self._gradient is None else float(self._gradient)
+        )  # not at each step: a GPU would be waited for
+        return {"grad_norm": gradient, "learning_rate": self._rate}
+
+
+def _pay(trainer: Any, owed: dict[str, Any], folder: str) -> None:
+    """Do what a save at the end of an epoch has owed. ``folder`` has the random numbers from before."""
+    trainer._load_rng_state(folder)  # noqa: SLF001  # a save in here saves them
+    trainer.control = trainer.callback_handler.on_epoch_end(trainer.args, trainer.state, trainer.control)
+    trainer._maybe_log_save_evaluate(  # noqa: SLF001
+        trainer._tr_loss,  # noqa: SLF001
+        owed.get("grad_norm"),
+        trainer.model_wrapped,
+        None,
+        max(0, round(trainer.state.epoch or 0) - 1),
+        None,
+        time.time(),
+        learning_rate=owed.get("learning_rate"),
+    )
+
+
+def _restore_callbacks(trainer: Any) -> None:
+    """Give each callback that has a state the one from the checkpoint, and keep its arguments, which the program says now."""
+    saved = trainer.state.stateful_callbacks
+    seen: dict[str, int] = {}
+    for callback in trainer.callback_handler.callbacks:
+        if not isinstance(callback, ExportableState):
+            continue
+        name = type(callback).__name__
+        states = saved.setdefault(name, callback.state())  # a save looks for each of them
+        number = seen[name] = seen.get(name, -1) + 1
+        of_all = [states] if isinstance(states, dict) else states
+        alike = sum(type(each).__name__ == name for each in trainer.callback_handler.callbacks)
+        last = of_all[-alike:]  # each save appends those of all
+        for attribute, value in last[min(number, len(last) - 1)].get("attributes", {}).items():
+            setattr(callback, attribute, value)
+
+
+def _is_over(trainer: Any) -> bool:
+    """True if a training has reached its last step, or its early stopping; what else stops one may want it to go on later."""
+    if 0 < trainer.state.max_steps <= trainer.state.global_step:
+        return True
+    return any(
+        isinstance(each, EarlyStoppingCallback) and each.early_stopping_patience_counter >= each.early_stopping_patience
+        for each in trainer.callback_handler.callbacks
+    )
+
+
+def _training_of(trainer: Any) -> dict[str, Any]:
+    """What a training is: its model, and the number of its samples, if its data have one."""
+    found: dict[str, Any] = {"model": type(trainer.accelerator.unwrap_model(trainer.model)).__name__}
+    try:
+        found["samples"] = len(trainer.train_dataset)
+    except (TypeError, NotImplementedError):
+        return found  # a stream
+    return found
 
 
 _train = Trainer.train

@@ -9,6 +9,10 @@ Lightning saves neither the random generators, nor where the data loader is in i
 was logged in the epoch so far. All are added to each checkpoint here. A resumed epoch draws its order again and reads past the
 batches that are done.
 
+What was logged is the sums behind ``self.log(on_epoch=True)``, the states of ``torchmetrics`` that are parts of the model, and
+``trainer.callback_metrics``, which schedulers and callbacks watch between two validations. It is kept as values of JSON, and a
+resumed epoch logs the mean of all its batches.
+
 A save comes when a batch is done with its hooks. What Lightning does after that batch is *owed*: a validation, schedulers that
 watch it, the end of the epoch. It may last longer than a notice, so it does not come before the save; a resumed training begins
 with it. At the end of a training one more save says that nothing is owed.
@@ -43,6 +47,7 @@ try:
         from lightning.pytorch.callbacks import EarlyStopping, OnExceptionCheckpoint
         from lightning.pytorch.plugins.io import TorchCheckpointIO
         from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+    from torchmetrics import Metric  # Lightning requires it
 except ImportError as error:
     found = sys.modules.get("lightning")
     if found is not None and not hasattr(found, "__path__"):  # the user's script, mostly
@@ -51,7 +56,7 @@ except ImportError as error:
         ) from error
     raise ImportError(f"spotwright.checkpoint.lightning needs Lightning ({error}): pip install lightning") from error
 
-from spotwright.checkpoint import lightning_metrics, random_states
+from spotwright.checkpoint import random_states
 from spotwright.checkpoint.attempt_environment import progress
 from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import SaveFailed
@@ -71,6 +76,11 @@ _OWN_PLACE = (
     'give each training its own place, such as SpotCheckpoint(name="fold1"). To continue the same training in another Trainer, '
     "use SpotCheckpoint(again=True)"
 )
+_FIELDS = (
+    "fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph", "add_dataloader_idx", "dataloader_idx",
+    "metric_attribute",
+)  # fmt: skip
+_SUMS = ("value", "cumulated_batch_size")
 
 
 class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is not there when types are checked
@@ -262,14 +272,14 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             progress(1.0)
             saved = self._loaded["training"]
             accept_complete(self._folder, trainer.global_step, saved, _training_of(trainer, pl_module), _OWN_PLACE)
-            lightning_metrics.put_back(trainer, pl_module, self._loaded["metrics"], within_epoch=False)
+            _put_logged_back(trainer, pl_module, self._loaded["metrics"], within_epoch=False)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Add what each rank has for itself: its random numbers, and what it has logged."""
         own = {
             "now": random_states.capture(),
             "epoch": self._epoch_random,
-            "metrics": lightning_metrics.capture(trainer, pl_module),
+            "metrics": _capture_logged(trainer, pl_module),
         }
         text = bytearray(json.dumps(own).encode())
         is_alone = self._training is not None and self._training.is_alone
@@ -396,7 +406,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         is_within = loaded is not None and 0 < done < trainer.num_training_batches
         is_in_epoch = loaded is not None and (is_within or loaded["owes"])
         if loaded is not None:
-            lightning_metrics.put_back(trainer, module, loaded["metrics"], within_epoch=is_in_epoch)
+            _put_logged_back(trainer, module, loaded["metrics"], within_epoch=is_in_epoch)
             random_states.put_back(loaded["epoch" if is_within else "now"])
         loaders = loop._combined_loader.flattened  # noqa: SLF001  # Lightning has no other name for what it iterates
         self._epoch_random, self._ordered_epoch = random_states.capture(), trainer.current_epoch
@@ -479,6 +489,96 @@ def _read_on(loop: Any, done: int) -> None:
     for _ in range(done):
         next(fetcher)
     fetcher.fetched -= done  # Lightning adds them later
+
+
+def _capture_logged(trainer: Any, module: Any) -> dict[str, Any]:
+    """Return what this rank has logged since the epoch began, and the metrics that callbacks see."""
+    results = trainer.fit_loop.epoch_loop._results  # noqa: SLF001  # Lightning has no public name for these
+    return {
+        "seen": {
+            name: _text(value) for name, value in trainer.callback_metrics.items() if isinstance(value, torch.Tensor)
+        },
+        "logged": {key: _of_result(each) for key, each in results.items() if not each.has_reset},
+        "states": {
+            name: {
+                "count": each._update_count,  # noqa: SLF001
+                "state": {key: _text(value) for key, value in each.metric_state.items()},
+            }
+            for name, each in module.named_modules()
+            if isinstance(each, Metric)
+        },
+    }
+
+
+def _put_logged_back(trainer: Any, module: Any, kept: dict[str, Any], *, within_epoch: bool) -> None:
+    """Set what :func:`_capture_logged` has returned; the sums only ``within_epoch``."""
+    connector = trainer._logger_connector  # noqa: SLF001
+    device = trainer.strategy.root_device
+    for name, value in kept["seen"].items():
+        connector._callback_metrics.setdefault(name, _tensor(value, device))  # noqa: SLF001
+    if not within_epoch:
+        return
+    modules = dict(module.named_modules())
+    for name, value in kept["states"].items():
+        if isinstance(metric := modules.get(name), Metric):
+            metric._update_count, metric._computed = value["count"], None  # noqa: SLF001
+            for key, state in value["state"].items():
+                setattr(metric, key, _tensor(state, device))
+    results = trainer.fit_loop.epoch_loop._results  # noqa: SLF001
+    for key, value in kept["logged"].items():
+        results[key] = _to_result(value, trainer, modules, device)
+    connector._first_loop_iter = False  # noqa: SLF001  # the first batch of an epoch starts its sums anew
+
+
+def _of_result(result: Any) -> dict[str, Any]:
+    meta = result.meta
+    found = {name: getattr(meta, name) for name in _FIELDS}
+    found |= {"reduce": meta.reduce_fx.__name__, "sync": meta.sync.should, "rank_zero_only": meta.sync.rank_zero_only}
+    if result.is_tensor:
+        found["sums"] = {name: _text(getattr(result, name)) for name in _SUMS if hasattr(result, name)}
+        if isinstance(result._forward_cache, torch.Tensor):  # noqa: SLF001
+            found["last"] = _text(result._forward_cache)  # noqa: SLF001
+        found["count"] = result._update_count  # noqa: SLF001
+    return found
+
+
+def _to_result(kept: dict[str, Any], trainer: Any, modules: dict[str, Any], device: Any) -> Any:
+    library = sys.modules[type(trainer.fit_loop.epoch_loop._results).__module__]  # noqa: SLF001
+    meta = library._Metadata(  # noqa: SLF001
+        **{name: kept[name] for name in _FIELDS}, reduce_fx=getattr(torch, kept["reduce"])
+    )
+    meta.sync = library._Sync(  # noqa: SLF001
+        _should=kept["sync"], fn=trainer.strategy.reduce, rank_zero_only=kept["rank_zero_only"]
+    )
+    result = library._ResultMetric(meta, "sums" in kept)  # noqa: SLF001
+    if "sums" in kept:
+        for name, value in kept["sums"].items():
+            setattr(result, name, _tensor(value, device))
+        result._update_count = kept["count"]  # noqa: SLF001
+        if "last" in kept:
+            result._forward_cache = _tensor(kept["last"], device)  # noqa: SLF001
+    else:
+        result.value = modules[kept["metric_attribute"]]
+        result._forward_cache = None  # noqa: SLF001
+    return result
+
+
+def _text(value: Any) -> Any:
+    """Return a tensor, or a list of tensors, as values of JSON. A float of JSON holds one of a tensor exactly."""
+    if isinstance(value, list):
+        return [_text(each) for each in value]
+    value = value.detach().cpu()
+    return {
+        "type": str(value.dtype).removeprefix("torch."),
+        "shape": list(value.shape),
+        "values": value.flatten().tolist(),
+    }
+
+
+def _tensor(kept: Any, device: Any) -> Any:
+    if isinstance(kept, list):
+        return [_tensor(each, device) for each in kept]
+    return torch.tensor(kept["values"], dtype=getattr(torch, kept["type"]), device=device).reshape(kept["shape"])
 
 
 def _new_part(place: Path) -> Path:

@@ -1,6 +1,10 @@
-"""Rules on work that must not be lost: datastores, services, notebooks, hooks, and the role that all others of a job need.
+"""Rules on what must not be lost: datastores, services, notebooks, hooks, the role that all others of a job need, and logs.
 
-It stands on on-demand nodes, and each rule finds another way by which it comes to spot nodes.
+Work that must not be lost stands on on-demand nodes, and each rule on it finds another way by which it comes to spot nodes.
+
+The last rule is on what is left of an attempt: pods that are deleted with their logs before anyone can read why they ended.
+Spotwright's controller keeps logs by itself; without it the pod is the only place. Sources of that rule: argo-workflows,
+"Pod GC"; Kubernetes, "TTL-after-finished Controller", "CronJob"; KEDA, "ScaledJob"; kubeflow/trainer v1.9, ``cleanPodPolicy``.
 """
 
 from __future__ import annotations
@@ -9,16 +13,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from spotwright.kinds.kind import Sharing
+from spotwright.kinds.kind import Retry, Sharing
 from spotwright.kube.pod import scheduling_of
 from spotwright.kube.pod_defaults import is_selected
 from spotwright.linter.rule import ON_SPOT, SHIELDS, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
+from spotwright.linter.rules.timing import has_policy
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import Reach, reach_of
 from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of, pods_of
 from spotwright.model.scheduling_terms import Constraints
 from spotwright.placing.context import hook_of
-from spotwright.placing.documents import ManifestError
+from spotwright.placing.documents import ManifestError, Path
 from spotwright.placing.pod_spec import POD, check_value
 from spotwright.placing.pods import PodRole
 
@@ -176,6 +181,36 @@ def _coordinators(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and the other pods need it")
 
 
+_DELETED_AT_0: tuple[Path, ...] = (
+    ("spec", "failedJobsHistoryLimit"),
+    ("spec", "jobTemplate", "spec", "ttlSecondsAfterFinished"),
+    ("spec", "ttlSecondsAfterFinished"),
+)
+_CLEANED: tuple[Path, ...] = (("spec", "runPolicy", "cleanPodPolicy"), ("spec", "cleanPodPolicy"))
+
+
+def _removed(subject: KubeObject) -> Iterator[tuple[Path, str]]:
+    """The fields by which pods go with their logs as soon as they have ended, each with what it says in words."""
+    top = subject.record.top
+    if subject.record.retry is Retry.STEP:
+        strategy = mapping_of(subject.get(*top, "podGC")).get("strategy")
+        if strategy in ("OnPodCompletion", "OnWorkflowCompletion") and subject.get(*top, "archiveLogs") is not True:
+            yield (*top, "podGC", "strategy"), f"podGC {strategy} deletes pods that failed"
+    for at in _DELETED_AT_0:
+        if subject.get(*at) == 0:
+            yield at, f"{at[-1]} 0 deletes failed Jobs with their pods"
+    for at in _CLEANED:
+        if subject.get(*at) == "All" and subject.record.roles:
+            yield at, "cleanPodPolicy All deletes the pods as soon as the work has ended"
+
+
+def _logs_go(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
+    every = (one for one in pods_of(subject, settings) if isinstance(one, Pods) and one.wish != "never")
+    if any(one.asks_for_spot or has_policy(one, settings) for one in every):
+        for path, text in _removed(subject):
+            yield Problem(subject.at(*path), f"{subject.label}: {text}, so the log of an interrupted attempt is gone")
+
+
 _UNTAINTED = """\
 version: 1
 pools:
@@ -194,6 +229,15 @@ _MASTER = (
     "      restartPolicy: ExitCode\n      template:\n        metadata:\n          {shields}        spec:\n{lines}"
     "          containers:\n          - name: pytorch\n            image: training:1\n"
 )
+
+_WORKFLOW = (
+    "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {{name: train}}\nspec:\n  entrypoint: main\n"
+    "  podGC: {{strategy: {strategy}}}\n  templates:\n  - name: main\n    retryStrategy: {{limit: 3, retryPolicy: Always}}\n"
+    "    metadata:\n      annotations:\n        cluster-autoscaler.kubernetes.io/safe-to-evict: 'false'\n"
+    "        karpenter.sh/do-not-disrupt: 'true'\n"
+    "    container: {{image: 'trainer:1'}}\n"
+)
+_SPOT_STEP = "".join(f"    {line}\n" for line in ON_SPOT.splitlines())
 
 RULES = (
     Rule(
@@ -290,6 +334,18 @@ RULES = (
         passes=training_job(ON_SPOT, role="restartPolicy: ExitCode\n"),
         checks=Checks(pods=_coordinators),
         place_says=True,
+    ),
+    Rule(
+        id="logs-go-with-pod",
+        severity=Severity.NOTE,
+        title="The log of an interrupted attempt goes with its pod",
+        why="Why an attempt ended stands in its pod and its log. If the pod is deleted at once, nobody can tell an interruption "
+        "from an error of the code.",
+        fix="Keep failed pods (podGC OnPodSuccess, a TTL above 0), archive logs, or let Spotwright's controller record the run.",
+        fails=_WORKFLOW.format(strategy="OnPodCompletion") + _SPOT_STEP,
+        passes=_WORKFLOW.format(strategy="OnPodSuccess") + _SPOT_STEP,
+        checks=Checks(objects=_logs_go),
+        source='argo-workflows, "Pod GC"; Kubernetes documentation, "TTL-after-finished Controller"',
     ),
 )
 """The rules of this module."""
