@@ -193,7 +193,7 @@ def test_commands_of_one_attempt_with_other_arguments_are_two_trainings(tmp_path
     assert command(tmp_path, "{}", "--fold=0").stdout.split() == ["4", "4"]
     other = command(tmp_path, "{}", "--fold=1")
     assert other.returncode == 1
-    assert "another command of this attempt has used this place" in other.stderr
+    assert "another command of this attempt used this place" in other.stderr
     assert 'Checkpoint(name="fold1")' in other.stderr
     assert command(tmp_path, "{'name': 'fold1'}", "--fold=1").stdout.split() == ["4", "4"]
     assert command(tmp_path, "{'writer': False}").returncode == 0
@@ -235,4 +235,4 @@ def test_code_that_catches_everything_does_not_end_with_0_after_sigterm(tmp_path
         [sys.executable, str(tmp_path / "train.py")], env=environment, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout) == (143, "saved the outputs\n")
-    assert "of the work is done and SIGTERM has come" in ended.stderr
+    assert "of the work is done and SIGTERM was received" in ended.stderr

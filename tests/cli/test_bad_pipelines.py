@@ -125,7 +125,7 @@ def test_a_file_whose_import_fails(project: Project) -> None:
 
 
 def test_a_file_that_raises_while_it_is_imported(project: Project) -> None:
-    path, done = of_source(project, "import kfp\n\nraise ValueError('not\\ntoday')\n")
+    path, done = of_source(project, "from kfp import dsl\n\nraise ValueError('not\\ntoday')\n")
     refused(project, done, f"{path}:3: ValueError: not")
 
 
@@ -135,7 +135,7 @@ def test_an_output_that_a_task_does_not_have_is_shown_where_it_is_written(projec
 
 
 def test_a_file_that_ends_itself(project: Project) -> None:
-    path, done = of_source(project, "import kfp, sys\nsys.exit(3)\n")
+    path, done = of_source(project, "import sys; from kfp import dsl\nsys.exit(3)\n")
     refused(project, done, f"{path}:2: the file calls sys.exit")
 
 
@@ -145,7 +145,7 @@ def test_a_file_with_an_error_of_syntax(project: Project) -> None:
 
 
 def test_a_file_that_kills_its_process(project: Project) -> None:
-    path, done = of_source(project, "import kfp, os\nos.kill(os.getpid(), 9)\n")
+    path, done = of_source(project, "import os; from kfp import dsl\nos.kill(os.getpid(), 9)\n")
     refused(project, done, f"{path}: the process that compiles it ended with code -9 before it was done")
 
 

@@ -181,7 +181,7 @@ def test_a_script_that_starts_its_own_run_is_read_up_to_there(tmp_path: Path) ->
 
 
 def test_a_file_that_kills_its_process_is_refused(tmp_path: Path) -> None:
-    file = write(tmp_path / "p.py", "import os\nimport kfp\nos._exit(0)\n")
+    file = write(tmp_path / "p.py", "import os\nfrom kfp import dsl\nos._exit(0)\n")
     with pytest.raises(
         PipelineError, match=r"p\.py: the process that compiles it ended with code 0 before it was done"
     ):

@@ -86,13 +86,13 @@ _DECORATORS = ("pipeline", "component", "container_component")
 def _names_kfp(tree: ast.Module) -> bool:
     """Whether a module may have a pipeline: it imports ``kfp``, or decorates as that does, and names a pipeline or a component.
 
-    A training that imports ``kfp`` for its client, say, and names no pipeline and no component anywhere has none.
+    A training that imports ``kfp`` for its client, say, and names no pipeline, no component and no ``dsl`` anywhere has none.
     """
     return _imports_kfp(tree) and (_names_pipeline(tree) or not _acts(tree.body, calls=True))
 
 
 def _names_pipeline(tree: ast.Module) -> bool:
-    """Whether a name, an attribute, an import or a definition of a module speaks of a pipeline or of a component."""
+    """Whether a name, an attribute, an import or a definition of a module speaks of a pipeline, of a component or of ``dsl``."""
     for each in ast.walk(tree):
         names = [getattr(each, field, None) for field in ("id", "attr", "name", "module", "asname")]
         if any(isinstance(name, str) and any(word in name.lower() for word in _DEFINES) for name in names):
@@ -100,7 +100,7 @@ def _names_pipeline(tree: ast.Module) -> bool:
     return False
 
 
-_DEFINES = ("pipeline", "component")
+_DEFINES = ("pipeline", "component", "dsl")
 
 
 def _imports_kfp(tree: ast.Module) -> bool:

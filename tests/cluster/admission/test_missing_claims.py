@@ -84,7 +84,7 @@ def test_the_mount_is_left_out_with_one_warning_that_says_what_to_do(certificate
     assert "SPOTWRIGHT_CHECKPOINT" not in json.dumps(placed)
     assert placed["spec"]["template"]["spec"]["tolerations"]
     text = "".join(warnings)
-    assert text.count("names the claim saves, and namespace team-a has none of that name") == 1
+    assert text.count("names the claim saves, which does not exist in namespace team-a") == 1
     assert "checkpoints.claimSize" in text
 
 

@@ -90,7 +90,7 @@ def test_an_object_that_is_left_as_it_is_says_why_and_what_to_do() -> None:
     [warning] = answered(a_review(GROWING["templates of a workflow"](400))).warnings
     assert "too large to be placed while it is created; place its file with spotwright place" in warning
     warnings = answered(a_review(GROWING["one long text"](40_000))).warnings
-    assert "objects of at most 1024 KiB are placed" in " ".join(warnings)
+    assert "Spotwright places objects of at most 1024 KiB" in " ".join(warnings)
     assert "more than 20000 values" in " ".join(answered(a_review(GROWING["empty lists"](30_000))).warnings)
 
 
