@@ -303,7 +303,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             is_independent=is_replicated(trainer.accelerator) and not state.best_global_step,  # which is waited for
         )
         if self._is_whole and self._last is not None:
-            self._last.is_saved = True
+            self._last.is_saved = owed is None
         if not self._is_whole:
             state.best_model_checkpoint = best
         elif trainer.args.push_to_hub:
