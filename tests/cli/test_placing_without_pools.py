@@ -85,7 +85,7 @@ def test_a_configuration_without_pools_is_refused_with_lines_to_add(bare: Projec
     done = bare.here("place", "pod.yaml")
 
     assert done.code == 2
-    assert "spotwright.yaml names no pools: placing needs the node pools of your cluster" in done.err
+    assert "spotwright.yaml does not define pools: placing needs the node pools of your cluster" in done.err
     assert offered(done.err).startswith("pools:\n")
 
 
@@ -93,7 +93,7 @@ def test_spot_place_raises_without_a_configuration(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="the built-in pools are for local runs"):
         spot.place(plain_yaml.load(POD))
-    with pytest.raises(ConfigError, match="names no pools"):
+    with pytest.raises(ConfigError, match="does not define pools"):
         spot.place(plain_yaml.load(POD), {"policy": {"default": {"spot": "require"}}})
 
 

@@ -236,7 +236,8 @@ def test_files_outside_that_a_configuration_names_are_not_read(tmp_path: Path, h
 
 def test_a_command_ends_with_the_client_that_asked(project: Path) -> None:
     (project / "sleeper.py").write_text(
-        "import os, time, kfp\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n", encoding="utf-8"
+        "import os, time; from kfp import dsl\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n",
+        encoding="utf-8",
     )
     pid = project / "pid"
 
