@@ -232,7 +232,7 @@ def test_a_run_that_has_ended_cannot_be_cancelled(project: Project) -> None:
 @pytest.mark.parametrize("reached", every(2, ["both", "the command", "the compiler"]))
 def test_ctrl_c_during_compilation_prints_nothing_and_starts_no_run(project: Project, reached: str) -> None:
     pipeline = project.write(
-        "slow.py", "import kfp, pathlib, time\npathlib.Path('compiling').touch()\ntime.sleep(60)\n"
+        "slow.py", "import pathlib, time; from kfp import dsl\npathlib.Path('compiling').touch()\ntime.sleep(60)\n"
     )
     started = project.start("run", str(pipeline))
     eventually((project.folder / "compiling").exists)
