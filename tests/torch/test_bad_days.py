@@ -333,7 +333,7 @@ def test_a_loader_with_a_position_of_its_own_goes_on_there(trainings: Forge, tmp
     [
         ("enable_jit_checkpoint=True", "it ends an interrupted training with exit 0, which counts as a success"),
         ("save_only_model=True", "without the optimizer's state, training cannot resume"),
-        ("output_dir='s3://bucket/model'", "output_dir=s3://bucket/model: transformers saves into folders"),
+        ("output_dir='s3://bucket/model'", "output_dir=s3://bucket/model: transformers would create a local folder"),
     ],
 )
 def test_arguments_with_which_no_training_resumes_are_refused(

@@ -68,7 +68,7 @@ class Attempt:
     def steps(self) -> int:
         """The number of steps that are done, as the ranks have reported; -1 before their first report."""
         try:
-            return round(float((self.folder / "progress").read_text()) * STEPS)
+            return round(float((self.folder / "progress").read_text().partition(" ")[0]) * STEPS)
         except (FileNotFoundError, ValueError):
             return -1
 

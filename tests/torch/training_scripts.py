@@ -34,7 +34,7 @@ class Training:
     def progress(self) -> float:
         """The share of the work that rank 0 has reported; -1 before its first report."""
         try:
-            return float((self.folder / "progress").read_text())
+            return float((self.folder / "progress").read_text().partition(" ")[0])
         except (FileNotFoundError, ValueError):
             return -1.0
 
