@@ -90,7 +90,7 @@ def test_a_long_finding_is_told_in_several_warnings() -> None:
 
 def test_warnings_that_do_not_fit_are_counted() -> None:
     warnings = as_warnings([f"{number} {'x' * 230}" for number in range(40)])
-    assert "more warnings do not fit here" in warnings[-1]
+    assert "more warnings are cut off here" in warnings[-1]
 
 
 @pytest.mark.parametrize("field", ["uid", "namespace"])

@@ -78,7 +78,7 @@ def test_an_open_pod_says_who_keeps_the_order() -> None:
 def test_a_pod_for_one_rung_says_why_it_is_not_open() -> None:
     pod, _ = precise(a_pod(), ordered(IGNORED))
     assert not is_open(pod)
-    assert marks_of(pod)[WHY_ANNOTATION].startswith("first attempt, on spot-a alone: the cluster autoscaler reads no")
+    assert marks_of(pod)[WHY_ANNOTATION].startswith("first attempt, only on spot-a: the cluster autoscaler reads no")
     assert len(conditions(pod)["kubernetes.azure.com/agentpool"]) == 1
 
 

@@ -318,7 +318,7 @@ def _made_one_by_one(place: Place, one: _Object, batch: list[_Change[Any]]) -> t
 
 def _require_room(place: Place, before: int, after: int) -> None:
     if after > MOST_BYTES and after > before:
-        raise StateError(f"SpotCounter {place.namespace}/{place.name}: would exceed {MOST_BYTES} bytes")
+        raise StateError(f"SpotCounter {place.namespace}/{place.name} would exceed its limit of {MOST_BYTES} bytes")
 
 
 async def _gave_way(one: _Object) -> bool:

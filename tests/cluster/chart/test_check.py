@@ -63,7 +63,7 @@ def test_a_pod_that_the_controller_has_placed_is_proof() -> None:
     ("prepare", "words"),
     [
         (lambda _: None, "MutatingWebhookConfiguration spotwright is missing"),
-        (lambda server: register(server, ""), "has no authority yet"),
+        (lambda server: register(server, ""), "has no caBundle yet"),
         (answering(), "stays unchanged. Three common reasons: the namespace is not served"),
         (answering(403), "pods cannot be created in namespace team-a: .* exceeded quota"),
         (answering(404), "pods cannot be created in namespace team-a"),
@@ -104,7 +104,7 @@ def test_what_is_waited_for_is_said_before_the_wait_and_each_thing_once(
     assert looks > 1
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("team-a: not yet, and looked at again for up to 1 s: the MutatingWebhookConfiguration")
-    assert last.startswith("the MutatingWebhookConfiguration spotwright has no authority yet")
+    assert last.startswith("the MutatingWebhookConfiguration spotwright has no caBundle yet")
 
 
 def test_a_namespace_that_can_be_none_is_refused_before_anything_is_asked() -> None:

@@ -86,9 +86,9 @@ def test_a_certificate_of_a_new_authority_is_served_once_api_servers_trust_it(
         assert (await review(caplog, server, a_job()))["spec"]["template"]["spec"]["tolerations"]
         await until(lambda: [line for line in caplog.messages if "is registered as" in line])
         files.write(new, second)
-        await until(lambda: [line for line in caplog.messages if "a new certificate is served" in line])
-        told = [line for line in caplog.messages if "is registered as" in line or "a new certificate is served" in line]
-        assert "served" in told[2]
+        await until(lambda: [line for line in caplog.messages if "serving a new certificate" in line])
+        told = [line for line in caplog.messages if "is registered as" in line or "serving a new certificate" in line]
+        assert "serving" in told[2]
         assert await served(address_of(caplog)) == new.certificate
         assert bundle(server) == [second.certificate, authority.certificate]
         await review(caplog, server, a_job())
@@ -106,7 +106,7 @@ def test_readers_of_logs_know_the_new_authority_of_a_new_certificate(
     async def test(server: SmallApiServer) -> None:
         await until(lambda: [line for line in caplog.messages if "logs are read at" in line])
         files.write(new, second)
-        await until(lambda: [line for line in caplog.messages if "a new certificate is served" in line])
+        await until(lambda: [line for line in caplog.messages if "serving a new certificate" in line])
         assert await served(address_of(caplog, "logs are read at")) == new.certificate
 
         def is_published() -> bool:
@@ -137,7 +137,7 @@ def test_a_certificate_whose_authority_is_not_there_yet_is_not_served(
         assert await served(address_of(caplog)) == old.certificate
         await review(caplog, server, a_job())
         files.paths.authority.write_bytes(second.pem)
-        await until(lambda: [line for line in caplog.messages if "a new certificate is served" in line])
+        await until(lambda: [line for line in caplog.messages if "serving a new certificate" in line])
         assert await served(address_of(caplog)) == new.certificate
         assert bundle(server)[0] == second.certificate
         await until(lambda: [line for line in caplog.messages if "the certificate is accepted until" in line])
@@ -183,7 +183,7 @@ def test_a_certificate_whose_key_is_not_there_yet_leaves_the_old_one(
         assert await served(address_of(caplog)) == old.certificate
         await review(caplog, server, a_job())
         files.paths.key.write_bytes(new.key_pem)
-        await until(lambda: [line for line in caplog.messages if "a new certificate is served" in line])
+        await until(lambda: [line for line in caplog.messages if "serving a new certificate" in line])
         assert await served(address_of(caplog)) == new.certificate
 
     controlled(tmp_path, files, test)

@@ -40,7 +40,7 @@ def test_an_odd_workload_ends_the_records_of_no_other(
         made.put(JOBS, odd)
         made.put(PODS, pod("odd-1", odd, node="n1", phase="Running"))
         await made.start()
-        await made.until(lambda: "odd-uid is not watched any more" in caplog.text, "the odd one is named")
+        await made.until(lambda: "odd-uid is no longer watched" in caplog.text, "the odd one is named")
         good = job("good", uid="good-uid")
         made.put(JOBS, good)
         made.put(PODS, pod("good-1", good, node="n1", phase="Failed", exit_code=3))
@@ -49,7 +49,7 @@ def test_an_odd_workload_ends_the_records_of_no_other(
         await made.until(lambda: made.is_recorded("good"), "it goes on")
 
     day(tmp_path, test)
-    assert caplog.text.count("odd-uid is not watched any more") == 1
+    assert caplog.text.count("odd-uid is no longer watched") == 1
 
 
 def test_a_workload_that_a_defect_sets_aside_is_told_where_it_is(

@@ -97,7 +97,7 @@ def test_a_missing_object_of_the_chart_is_said_once_and_waited_for(
     registering(test)
     said = [record.message for record in caplog.records if record.levelno == logging.ERROR]
     assert len(said) == 1
-    assert "MutatingWebhookConfiguration spotwright of the chart is missing" in said[0]
+    assert "the chart's MutatingWebhookConfiguration spotwright is missing" in said[0]
     assert "helm upgrade" in said[0]
 
 

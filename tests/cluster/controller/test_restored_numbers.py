@@ -139,5 +139,5 @@ def test_large_pods_are_read_a_few_at_a_time_and_up_to_a_limit() -> None:
     found, asked = read(8_000_000, *[dict(each) for each in large])
     assert [each.token for each in found] == sorted(f"token-{n}" for n in range(12))
     assert {parse_qs(urlsplit(line).query)["limit"][0] for line in asked} == {"100", "12", "1"}
-    with pytest.raises(ApiFailed, match="more than"):
+    with pytest.raises(ApiFailed, match="larger than"):
         read(2_000_000, *[dict(each) for each in large])

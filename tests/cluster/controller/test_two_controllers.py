@@ -89,5 +89,5 @@ def test_a_controller_tells_once_of_another_one_whose_object_is_there(
     server = asyncio.run(scenario())
     [event] = server.objects[EVENTS].values()
     assert event["reason"] == "TwoControllers"
-    assert "elsewhere/spotwright serves namespace team-a beside spotwright/spotwright" in event["message"]
+    assert "elsewhere/spotwright also serves namespace team-a, beside spotwright/spotwright" in event["message"]
     assert sum("TwoControllers" in line or "serves namespace team-a" in line for line in caplog.messages) == 1

@@ -151,7 +151,7 @@ def test_a_crd_that_comes_and_goes_and_a_namespace_that_comes_later(
     waiting_pod(kube, namespace, "of-the-trial", trial)
     kube.wait(lambda: is_recorded("tried"), "the Trial", 60)
     kube.run("delete", "crd", TRIALS)
-    kube.wait(lambda: "Trial is not served any more" in log.read_text(encoding="utf-8"), "its end", 90)
+    kube.wait(lambda: "Trial is no longer served" in log.read_text(encoding="utf-8"), "its end", 90)
     waiting_pod(kube, second, "third")
     kube.wait(lambda: is_recorded("third"), "what goes on", 60)
 

@@ -193,7 +193,7 @@ def seen(kube: Kube, made: Controllers, namespace: str, transitions_before: int)
     notes = [note for (where, _), state in made.runs().items() if where == namespace for note in state.notes]
     unnamed = [name for name in unplaced if not any(f"pod {name} started unplaced" in note for note in notes)]
     log = made.log(0)
-    late, lost = len(re.findall(r": too late$", log, re.MULTILINE)), len(re.findall(r"is lost|not held any more", log))
+    late, lost = len(re.findall(r": too late$", log, re.MULTILINE)), len(re.findall(r"was lost|is not held by", log))
     twice = [uid for uid, count in recorded(made, namespace).items() if count > 1]
     changes = transitions(kube, made) - transitions_before
     return Seen(pods, unplaced, sorted(unrecorded), twice, unnamed, late, lost, changes, behind)

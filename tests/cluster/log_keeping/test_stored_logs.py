@@ -132,7 +132,7 @@ def test_above_the_limit_head_and_tail_are_kept_and_the_cut_is_named(tmp_path: P
         assert text.endswith(b"".join(LINES[330:420]))
         assert len(text) < 4096 + 300
         kept = [line for line in text.splitlines(keepends=True) if line.startswith(b"line")]
-        (cut,) = (line for line in text.splitlines() if b"left out here" in line)
+        (cut,) = (line for line in text.splitlines() if b"are missing here" in line)
         assert cut == f"[spotwright: {format_bytes(11 * (420 - len(kept)))} are missing here]".encode()
         assert await read_whole(url, a_name(), at_once=100) == text
         assert await StoredLogs(Objects(url)).size(a_name()) == len(text)
@@ -321,7 +321,9 @@ def test_while_the_store_takes_nothing_logs_wait_in_bounded_memory_and_it_is_sai
         for name in names:
             written = await read_whole(bucket, name)
             assert written is not None
-            gaps = [line for line in written.splitlines() if b"are missing here: they arrived while the store" in line]
+            gaps = [
+                line for line in written.splitlines() if b"are missing here: they arrived while the log store" in line
+            ]
             lines = [line for line in written.splitlines(keepends=True) if line.startswith(b"line")]
             assert written.startswith(b"first\n")
             assert written.endswith(LINES[-1])

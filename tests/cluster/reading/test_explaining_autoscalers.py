@@ -123,7 +123,7 @@ def test_an_open_pod_is_told_with_all_its_rungs_and_who_keeps_their_order(certif
     assert "  all 2 rungs: gpu-spot, gpu\n" in out, out
     assert "admitted as attempt 1: first attempt, open to all its rungs: the autoscaler's expander orders them" in out
     assert "will be evicted at" not in out
-    assert "so it is a wish" not in out
+    assert "so the rung is only a preference" not in out
 
 
 def test_the_facts_of_an_open_pod(certificates: Path, tmp_path: Path) -> None:

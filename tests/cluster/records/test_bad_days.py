@@ -250,7 +250,7 @@ def test_no_number_comes_twice_where_an_administrator_deletes_an_attempt(
     numbers = [each.number for each in found["train"]]
     assert numbers == [1, 2, 3][: len(numbers)]
     is_unknown = len(numbers) < 3 or not all(each.pod for each in found["train"])
-    assert is_unknown is any("deleted by somebody" in note for note in notes(kubernetes, tmp_path, "train"))
+    assert is_unknown is any("deleted from outside" in note for note in notes(kubernetes, tmp_path, "train"))
     assert ended_runs(server) == {"train", "serve", "iris"}
     assert twins(server) == []
 
@@ -282,7 +282,7 @@ def test_a_task_that_an_administrator_deletes_or_empties_keeps_its_attempts(
     made.play(10)
     made.catch_up()
     assert recorded(kubernetes, tmp_path) == WHOLE
-    assert any("deleted by somebody" in note for note in notes(kubernetes, tmp_path, "iris"))
+    assert any("deleted from outside" in note for note in notes(kubernetes, tmp_path, "iris"))
     assert twins(server) == []
 
 
@@ -430,6 +430,6 @@ def test_an_older_release_leaves_what_it_does_not_know_and_records_all_others(
     before = [each for each in server.kept("SpotAttempt") if "train" in each["metadata"]["name"]]
     made = Recording(kubernetes, tmp_path, There.after(7))
     made.play(7)
-    assert "written by a newer version of spotwright" in made.made.recorder.problem
+    assert "a newer version of spotwright wrote it" in made.made.recorder.problem
     assert [each for each in server.kept("SpotAttempt") if "train" in each["metadata"]["name"]] == before
     assert ended_runs(server) == {"serve", "iris"}

@@ -50,7 +50,7 @@ def test_a_kill_at_any_write_of_the_history(tmp_path: Path, killed: Killed, writ
                 assert attempt._replace(cause="") == expected._replace(cause="")
                 assert attempt.cause in (expected.cause, "lost")
         for state in states(kubernetes, tmp_path):
-            assert not any("deleted by somebody" in note for note in state.notes)
+            assert not any("deleted from outside" in note for note in state.notes)
             for task in state.tasks.values():
                 assert all(attempt.cause_why for attempt in task.attempts)
         assert ended_runs(server) == {"train", "serve", "iris"}

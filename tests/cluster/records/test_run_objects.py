@@ -127,5 +127,5 @@ def test_a_plan_is_packed_and_one_that_would_fill_the_memory_is_refused() -> Non
     assert unpacked(packed("config: ü")) == "config: ü"
     with pytest.raises(ValueError, match="larger than"):
         unpacked(packed("0" * 5_000_000))
-    with pytest.raises(ValueError, match="not packed"):
+    with pytest.raises(ValueError, match="not in spotwright's packed format"):
         unpacked("AAAA")

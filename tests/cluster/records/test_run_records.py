@@ -292,7 +292,7 @@ def test_an_event_that_is_too_large_is_refused_with_its_size(tmp_path: Path, in_
     cluster.look(job(), pod("one", job(), node="n1", phase="Running"))
     (run,) = cluster.store.runs.values()
     run.add(NoteAdded(cluster.now, text="x" * 60_000))
-    with pytest.raises(SpotwrightError, match=r"an event \(note of the run\) has 58.*Ki, and no more than 48Ki"):
+    with pytest.raises(SpotwrightError, match=r"an event \(note of the run\) has 58.*Ki, and the limit is 48Ki"):
         run.commit()
 
 

@@ -109,7 +109,7 @@ def test_a_kind_that_goes_away_ends_neither_the_watcher_nor_runs_of_others(
         await made.until(lambda: made.cause("train") is Cause.FAILED, "a Job")
         assert made.runs()["set"].status is RunStatus.RUNNING  # perhaps the API server only starts
         monkeypatch.setattr(watch_streams, "_GONE", 2)
-        await made.until(lambda: "JobSet is not served any more" in caplog.text, "the kind counts as gone")
+        await made.until(lambda: "JobSet is no longer served" in caplog.text, "the kind counts as gone")
         made.server.pages.clear()
         serve(made)
         put_set(made, "next", "Failed", 3)
@@ -266,7 +266,7 @@ def test_a_kind_that_is_read_in_two_versions_is_watched_in_the_one_that_there_is
         await made.until(lambda: made.runs()["mpi"].finished_at, "its end: it was deleted")
 
     day(tmp_path / "state", test)
-    assert "MPIJob is not recorded" not in caplog.text
+    assert "cannot record MPIJob" not in caplog.text
 
 
 def test_a_kind_that_cannot_be_read_is_told_by_one_event_and_a_metric() -> None:

@@ -202,7 +202,7 @@ def test_work_is_cancelled_when_the_lease_is_lost() -> None:
         held = bench.server.objects[LEASES]["watcher"]
         taken = {**held["spec"], "holderIdentity": "second", "leaseTransitions": 2}
         bench.server.put(LEASES, "watcher", **{**held, "spec": taken})
-        with pytest.raises(Fenced, match="is lost to second"):
+        with pytest.raises(Fenced, match="was lost to second"):
             await running
         assert ended.is_set()
         assert bench.spec["holderIdentity"] == "second"  # a lease that was lost is not given up
