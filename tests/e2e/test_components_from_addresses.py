@@ -84,8 +84,8 @@ def test_changed_content_of_a_commit_is_refused(project: Project, component: str
         first.err
     )
     assert refused.code == 2
-    assert f"the content of {component} changed although it names a commit" in refused.err
-    assert f"and was {DIGEST}." in refused.err
+    assert f"{component} changed although it names a commit" in refused.err
+    assert f"before {DIGEST}." in refused.err
 
 
 def test_an_address_without_digest_or_commit_is_noted(project: Project) -> None:

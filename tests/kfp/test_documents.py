@@ -123,7 +123,7 @@ def changed(**fields: Any) -> dict[str, Any]:
         ),
         ([SPEC, SPEC], "expected one pipeline document"),
         ([{"platforms": {}}, SPEC], "expected one pipeline document"),
-        ([{"platforms": {"kubernetes": {}}}], "a platform document alone"),
+        ([{"platforms": {"kubernetes": {}}}], "this is only a platform document"),
         ([SPEC, {"platforms": {"kubernetes": {"odd": 1}}}], r"p.yaml:\d+: platforms.kubernetes.odd: unknown key"),
         ([{"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"}], "Argo Workflow, as kfp 1 compiled them"),
         ([{"apiVersion": "v1", "kind": "Pod"}], "a Kubernetes object"),

@@ -131,7 +131,7 @@ def test_a_secret_is_no_argument_of_a_run_on_kfp(folder: Folder, server: StandIn
     folder.pipeline.write_text(text)
     done = folder.run("--arg", "steps=@env:HOME")
     assert done.code == 2
-    assert "KFP shows arguments to everybody" in done.err
+    assert "KFP shows arguments to everyone" in done.err
     assert server.runs == {}
 
 

@@ -61,7 +61,7 @@ def test_a_page_that_asks_for_a_login_is_not_taken_for_kfp(folder: Folder, serve
 def test_a_server_without_v2beta1_is_too_old(folder: Folder, server: StandIn) -> None:
     server.serves_v2 = False
     message = error_of(folder)
-    assert "has no API v2beta1" in message
+    assert "does not serve the API v2beta1" in message
     assert "name the address of KFP 2.0 or later" in message
 
 
@@ -89,7 +89,7 @@ def test_a_server_that_is_away_for_a_while_is_asked_again(folder: Folder, server
     server.failures = [None] * requests_before_the_run_is_followed + [503, 0, 0, 0, 0, 500]
     done = folder.run()
     assert done.code == 0
-    assert "asking again for" in done.out
+    assert "retrying for" in done.out
     assert "the server answers again after" in done.out
 
 

@@ -211,6 +211,6 @@ def _finish(folder: RunFolder, kfp: RunState, record: ControllersRecord, *, as_j
         say(summary_text(state, name, time.time(), outputs=outputs))
     if kfp.status is RunStatus.RUNNING:
         again = f"follow it again with: spotwright resume {folder.name}; end it with: spotwright cancel {folder.name}"
-        say(f"the run goes on there; {again}", err=True)
+        say(f"the run continues there; {again}", err=True)
         return STOPPED
     return _CODES.get(kfp.status, FAILED)
