@@ -9,8 +9,7 @@ the first 60 % of each recording; windows come from the rest. ``spotwright`` is 
 (:mod:`spotwright.deadlines.choice`); the other policies are formulas (:mod:`spotwright.deadlines.job_policies`) under the same
 safety rule.
 
-A job knows after ten minutes of its work how long that takes. On a bad day it is told wrong figures, and finds out then, or in
-its first launch. A late run was
+On a bad day a job is told wrong figures, and finds out in its first launch, or after ten minutes of work. A late run was
 avoidable if on-demand could have finished in time from the moment when the truth was first seen.
 
 Times are of this process on the processor, because a machine that does other work too would count it otherwise.
@@ -41,7 +40,7 @@ from spotwright.deadlines.cost_table import solve
 from spotwright.deadlines.job_policies import FORMULAS
 from spotwright.deadlines.jobs import Action, Job
 from spotwright.engine.plan import Plan
-from spotwright.forecast.deadline_jobs import Conditions, Results, cheapest, simulate
+from spotwright.forecast.deadline_jobs import AS_STATED, Conditions, Results, cheapest, simulate
 from spotwright.forecast.forecast import Forecast, Question, make
 from spotwright.forecast.markets import Source
 from spotwright.forecast.policy_comparison import OURS, POLICIES, decider
@@ -88,11 +87,7 @@ def _job(deadline: float, overhead: float) -> Job:
     return Job(_WORK * _HOUR, deadline * _HOUR, overhead * _HOUR, _SPOT, _ON_DEMAND)
 
 
-_FIRST_RUN = Conditions(shown=600.0)
-"""A day on which all is as stated, which the job finds out by running ten minutes of its work."""
-
-
-def _run(policy: str, job: Job, windows: Windows, day: Conditions = _FIRST_RUN) -> Results:
+def _run(policy: str, job: Job, windows: Windows, day: Conditions = AS_STATED) -> Results:
     return simulate(decider(policy, job, [Pool(_SPOT)] * windows.pools, Limits(job.overhead)), job, windows, day)
 
 
@@ -174,7 +169,7 @@ _BAD_DAYS = (
     _Day(
         "launches twice as long as stated",
         lambda job: job,
-        lambda job: Conditions(launch=2.0 * job.overhead, shown=600.0),
+        lambda job: Conditions(launch=2.0 * job.overhead),
     ),
     _Day(
         "a fifth more work than stated",
@@ -184,17 +179,7 @@ _BAD_DAYS = (
     _Day(
         "looks at another phase than the market",
         lambda job: job,
-        lambda _: Conditions(every=600.0, phase=290.0, shown=600.0),
-    ),
-    _Day(
-        "all three of these",
-        lambda job: job._replace(work=job.work * 0.8),
-        lambda job: Conditions(launch=2.0 * job.overhead, work=job.work, shown=600.0, every=600.0, phase=290.0),
-    ),
-    _Day(
-        "ten idle minutes for each move",
-        lambda job: job._replace(idle=600.0),
-        lambda _: Conditions(shown=600.0),
+        lambda _: Conditions(every=600.0, phase=290.0),
     ),
 )
 
@@ -240,35 +225,10 @@ def _engine(traces: Mapping[str, Trace], each: int) -> Iterator[Row]:
     what = f"mean cost, {len(traces)} zones one at a time, the engine of a run, {each} windows a zone"
     yield Row("engine", what, [costs], "%", Judged.DIFFERENCE, 1.0, "its function alone", [alone])
     yield Row("engine", "late runs of the engine", [float(late)], "runs", Judged.VALUE, 0.0)
-    for says in (True, False):
-        yield _rare_saves(traces, each, says=says)
 
 
-def _rare_saves(traces: Mapping[str, Trace], each: int, *, says: bool) -> Row:
-    """Saves every 20 minutes that do not fit into the grace period, of an attempt that says what it has saved, or does not."""
-    late = 0
-    for deadline, overhead in _SETTINGS:
-        job, windows = _job(deadline, overhead), windows_of(traces, deadline * _HOUR, each=each)
-        saves = _Saves(1200.0, at_end=False, says=says)
-        ended = [_engine_run(job, tuple(map(int, windows.up[0, :, index])), saves) for index in range(windows.size)]
-        late += sum(finish > job.deadline + 1.0 for _, finish in ended)
-    what = f"late runs with a save every 20 minutes, {'that is reported' if says else 'of which nothing is said'}"
-    return Row("engine", what, [float(late)], "runs", *((Judged.VALUE, 0.0) if says else (Judged.NOTHING, 0.0)))
-
-
-class _Saves(NamedTuple):
-    """How an attempt saves: so often in seconds, also when it is told to end or not, and whether it says so."""
-
-    every: float
-    at_end: bool
-    says: bool
-
-
-_EACH_MINUTE = _Saves(60.0, at_end=True, says=False)
-
-
-def _engine_run(job: Job, up: tuple[int, ...], saves_as: _Saves = _EACH_MINUTE) -> tuple[float, float]:
-    """The cost of one run of the engine, and its end in seconds. It reports every minute."""
+def _engine_run(job: Job, up: tuple[int, ...]) -> tuple[float, float]:
+    """The cost of one run of the engine, and its end in seconds. It saves every minute, and when it is told to end."""
     boots: dict[str, Any] = {"boot": job.overhead, "simulate": Simulate(boot=job.overhead), "node": None}
     pools = {
         "spot": NodePool("spot", Capacity.SPOT, price=Fraction(str(job.spot_price)), **boots),
@@ -278,7 +238,7 @@ def _engine_run(job: Job, up: tuple[int, ...], saves_as: _Saves = _EACH_MINUTE) 
         "spot": "prefer",
         "checkpoint": "pvc://saves",
         "deadline": f"{job.deadline:.0f}s",
-        "expected_duration": f"{job.work:.0f}s",
+        "work": f"{job.work:.0f}s",
     }
     config = Config(1, "USD", {}, pools, parse_policy(says, "bench"), (), "spotwright.yaml", "")
     spec = TaskSpec("train", "train", executor=PythonComponent("def train(): ...", "train"))
@@ -287,10 +247,10 @@ def _engine_run(job: Job, up: tuple[int, ...], saves_as: _Saves = _EACH_MINUTE) 
 
     def does(start: AttemptStart) -> Behavior:
         left = job.work * (1.0 - start.saved)
-        reports, saves = max(1, int(left / 60.0)), max(1, int(left / saves_as.every))
+        saves = max(1, int(left / 60.0))
         return Behavior(
-            left, reports=reports, done_before=start.saved, checkpoint_every=left / saves * (1 - 1e-9),
-            saves_on_sigterm=saves_as.at_end, stops_in=1.0, says_saved=saves_as.says, save_seconds=60.0,
+            left, reports=saves, done_before=start.saved, checkpoint_every=left / saves * (1 - 1e-9), saves_on_sigterm=True,
+            stops_in=1.0,
         )  # fmt: skip
 
     trace = Trace(TICK, up)

@@ -64,8 +64,7 @@ class _Job:
         self._launch = job.overhead if conditions.launch is None else conditions.launch
         self._work = job.work if conditions.work is None else conditions.work
         self._shown = min(conditions.shown, job.work)
-        self._knows_launch = self._launch == job.overhead
-        self._knows_work = self._work == job.work and not self._shown
+        self._knows_launch, self._knows_work = self._launch == job.overhead, self._work == job.work
         self._mode, self._pool, self._starting = Action.WAIT, -1, 0.0
         self.now, self.asks, self.left, self.cost = 0.0, 0.0, self._work, 0.0
         self.launches, self.moves = 0, 0
@@ -110,7 +109,6 @@ class _Job:
             starting=np.array([starting]),
             up=np.array(market.up)[:, None],
             age=np.array(market.ages(now))[:, None],
-            measured=np.array([self._knows_work]),
         )
 
     def run_on(self) -> None:

@@ -93,7 +93,7 @@ def test_an_attempt_that_gets_nowhere_on_spot_is_moved_and_the_deadline_is_kept(
         "of slack, ",
         "left spot for on-demand",
         "was moved: to on-demand, at the last safe moment: 0.5s of work are not saved yet",
-        "continues on on-demand; the move spends no budget",
+        "goes on on on-demand; the move spends no budget",
         "train attempt 2 on-demand: the attempt before was moved here",
     ):
         assert sentence in text

@@ -20,8 +20,8 @@ def written(tmp_path: Path, text: str, name: str = "durations.yaml") -> Path:
 def test_a_file_gives_durations_saves_and_iterations_and_the_later_line_wins(tmp_path: Path) -> None:
     text = 'tasks:\n  "**": 5m\n  loop/train: {work: 2h, save: 20s}\n  loop: {iterations: 12}\n'
     found = read_durations(written(tmp_path, text))
-    assert found.of("load", "load", 60.0)[:4] == (300.0, "given in durations.yaml", False, SAVE)
-    assert found.of("loop/train-3", "loop/train", None)[:4] == (7200.0, "given in durations.yaml", True, 20.0)
+    assert found.of("load", "load", 60.0) == (300.0, "given in durations.yaml", False, SAVE)
+    assert found.of("loop/train-3", "loop/train", None) == (7200.0, "given in durations.yaml", True, 20.0)
     assert found.iterations("loop", "loop") == 12
 
 
@@ -41,8 +41,8 @@ def test_json_has_the_same_shape(tmp_path: Path) -> None:
 
 def test_what_the_policy_states_is_used_and_what_nothing_tells_is_assumed_with_a_note() -> None:
     durations = Durations()
-    assert durations.of("train", "train", 120.0)[:4] == (120.0, "expected_duration in the policy", False, SAVE)
-    assert durations.of("load", "load", None)[:4] == (ASSUMED, "assumed", False, SAVE)
+    assert durations.of("train", "train", 120.0) == (120.0, "expected_duration in the policy", False, SAVE)
+    assert durations.of("load", "load", None) == (ASSUMED, "assumed", False, SAVE)
     [note] = durations.notes([task("train"), task("load")._replace(source="assumed")])
     assert note.startswith("the duration of load is not known: 10m00s each is assumed")
 

@@ -31,7 +31,7 @@ class Watching:
 
     def seen(self) -> list[float]:
         self.wakes()
-        return [value for _, _, value, _ in self.watch.changes()]
+        return [value for _, _, value in self.watch.changes()]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def watching(tmp_path: Path) -> Iterator[Watching]:
 def test_the_first_write_is_reported(watching: Watching) -> None:
     watching.file.write_text("0.25")
     assert watching.wakes()
-    assert watching.watch.changes() == [("task", 1, 0.25, None)]
+    assert watching.watch.changes() == [("task", 1, 0.25)]
 
 
 def test_every_write_to_an_open_file_is_reported(watching: Watching) -> None:
@@ -118,7 +118,7 @@ def test_two_attempts_are_reported_separately(watching: Watching) -> None:
     (other / "progress").write_text("1")
     watching.file.write_text("0.5")
     watching.wakes()
-    assert sorted(watching.watch.changes()) == [("task", 1, 0.5, None), ("task", 2, 1.0, None)]
+    assert sorted(watching.watch.changes()) == [("task", 1, 0.5), ("task", 2, 1.0)]
 
 
 def test_at_the_limit_of_watches_an_attempt_is_not_watched(watching: Watching, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_missing_directory_is_an_error(watching: Watching) -> None:
 )
 def test_a_progress_file_is_read_as_a_number_or_none(tmp_path: Path, text: str, value: float | None) -> None:
     (tmp_path / "progress").write_text(text)
-    assert read_progress(tmp_path / "progress") == (None if value is None else (value, None))
+    assert read_progress(tmp_path / "progress") == value
 
 
 def test_a_missing_file_a_folder_and_a_pipe_have_no_progress(tmp_path: Path) -> None:
@@ -164,9 +164,3 @@ def test_an_attempt_stays_watched_after_many_others_have_ended(watching: Watchin
     assert watching.seen() == [0.5]
     watching.file.write_text("0.75")
     assert watching.seen() == [0.75]
-
-
-def test_a_second_number_is_the_saved_share_and_never_more_than_what_is_done(tmp_path: Path) -> None:
-    for text, shares in (("0.5 0.25", (0.5, 0.25)), ("0.5 0.75", (0.5, 0.5)), ("0.5 nan", None), ("0.1 0.2 0.3", None)):
-        (tmp_path / "progress").write_text(text)
-        assert read_progress(tmp_path / "progress") == shares

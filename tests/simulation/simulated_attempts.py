@@ -114,8 +114,6 @@ class Behavior:
     checkpoint_every: float | None = None  # seconds of work between two checkpoints; None: it saves none
     stops_in: float | None = None  # seconds from SIGTERM to its end; None: it ignores SIGTERM
     saves_on_sigterm: bool = False  # it saves its work between SIGTERM and its end
-    says_saved: bool = False  # its reports say what its last save has
-    save_seconds: float | None = None  # how long a save takes for which it is asked; None: it does not hear that
 
     def progress(self) -> list[tuple[float, float]]:
         """Its reports: seconds after its start, and the share that it reports."""
@@ -226,7 +224,6 @@ class _Observed:
     moved: str = ""
     halted: bool = False
     progress: float | None = None
-    saved: float = 0.0  # by a save for which it was asked
 
 
 @dataclass(slots=True)
@@ -407,26 +404,7 @@ class SimulatedAttempts:
             return
         self._observations(key).progress = share
         self.cluster.supply.report(key, share, self.now)
-        live = self._live[key.task]
-        saved = self._saved(key, live) if live.behavior.says_saved else None
-        self._report_fact(ProgressReported(self.now, key.task, key.number, value=share, saved=saved))
-
-    def _saved(self, key: AttemptKey, live: _Live, *, by_sigterm: bool = False) -> float:
-        saved = live.behavior.saved(self.now - live.started_at, by_sigterm=by_sigterm)
-        return max(saved, self._observations(key).saved)
-
-    def ask_save(self, key: AttemptKey) -> None:
-        """Ask an attempt to save, which takes it a while."""
-        live = self._live_attempt(key)
-        if live is not None and live.behavior.save_seconds is not None:
-            done = live.behavior.done(self.now - live.started_at)
-            self._after(live.behavior.save_seconds, lambda: self._has_saved(key, done))
-
-    def _has_saved(self, key: AttemptKey, done: float) -> None:
-        live = self._live_attempt(key)
-        if live is not None:
-            self._observations(key).saved = done
-            self._report(key, live.behavior.done(self.now - live.started_at))
+        self._report_fact(ProgressReported(self.now, key.task, key.number, value=share))
 
     def _end(self, key: AttemptKey, signals: Signals) -> None:
         """End an attempt with these signals, unless it has ended already."""
@@ -436,8 +414,7 @@ class SimulatedAttempts:
         del self._live[key.task]
         observed, elapsed = self._observed.pop(key, _Observed()), self.now - live.started_at
         by_sigterm = signals.signal == _SIGTERM
-        saved = max(live.behavior.saved(elapsed, by_sigterm=by_sigterm), observed.saved)
-        self.storage.saved[key.task] = saved
+        self.storage.saved[key.task] = live.behavior.saved(elapsed, by_sigterm=by_sigterm)
         signals = signals._replace(
             noticed=signals.noticed or observed.noticed,
             node_gone=signals.node_gone or observed.node_gone,
@@ -447,9 +424,8 @@ class SimulatedAttempts:
         succeeded = signals.exit_code == 0 and signals.outputs_complete
         outputs: Mapping[str, Any] = live.outputs._asdict() if succeeded else {}
         end = AttemptEnded(
-            self.now, key.task, key.number, signals=signals, seconds=elapsed, progress=observed.progress,
-            saved=saved if live.behavior.says_saved else None, **outputs,
-        )  # fmt: skip
+            self.now, key.task, key.number, signals=signals, seconds=elapsed, progress=observed.progress, **outputs
+        )
         self.storage.records[key] = end
         self._report_fact(end)
 

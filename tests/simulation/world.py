@@ -14,7 +14,6 @@ from spotwright.engine.events import (
     AttemptBound,
     AttemptDecided,
     AttemptHalted,
-    AttemptKept,
     CacheAsked,
     CacheMissed,
     EnvironmentAsked,
@@ -159,12 +158,6 @@ class SimulatedWorld:
             self.attempts.move(key, event.why, self._now + grace)
         elif not self._queue.was_withdrawn(key):
             self.attempts.halt(key)
-        return None
-
-    def ask_save(self, _state: RunState, event: AttemptKept) -> Outcome:
-        """Ask an attempt to save; it is not told that it need not any more."""
-        if event.asks:
-            self.attempts.ask_save(self.attempts.key(event.task, event.attempt))
         return None
 
     def cleanup(self, _state: RunState, _event: AttemptDecided) -> Outcome:

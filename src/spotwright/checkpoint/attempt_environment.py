@@ -90,25 +90,21 @@ class ProgressFile:
         self._path = os.environ.get("SPOTWRIGHT_PROGRESS_FILE", "")
         self._next = 0.0
         self._written = math.nan
-        self._saved: float | None = None
 
-    def report(self, share: float, saved: float | None = None) -> None:
-        """Write the share of the work that is done, from 0 to 1; small changes at most 20 times a second, 1 and saves always.
-
-        ``saved`` is the share that the last save has; without it the reader takes what is done as saved.
-        """
+    def report(self, share: float) -> None:
+        """Write the share of the work that is done, from 0 to 1; small changes at most 20 times a second, 1 always."""
         share = min(max(float(share), 0.0), 1.0)
         if not math.isnan(share):
             _done[os.getpid()] = share
         now = time.monotonic()
-        is_small = abs(share - self._written) < _LARGE_STEP and share < 1 and saved == self._saved
+        is_small = abs(share - self._written) < _LARGE_STEP and share < 1
         if not self._path or math.isnan(share) or (is_small and now < self._next):
             return
-        self._next, self._written, self._saved = now + _SECONDS_BETWEEN, share, saved
+        self._next, self._written = now + _SECONDS_BETWEEN, share
         temporary = f"{self._path}.{os.getpid()}"
         with suppress(OSError):
             with open(temporary, "w", encoding="ascii") as file:
-                file.write(repr(share) if saved is None else f"{share!r} {min(max(float(saved), 0.0), share)!r}")
+                file.write(repr(share))
             os.replace(temporary, self._path)
 
 
@@ -122,7 +118,7 @@ def hear_sigterm() -> None:
 
 
 def _at_exit() -> None:
-    """Exit with 143 if work is left after SIGTERM or a notice for the node; a fork without a report ends as before."""
+    """Exit with 143 if work is left and SIGTERM was received or the node is going away; a fork without a report ends as before."""
     share = _done.get(os.getpid(), 1.0)
     if share < 1.0:
         from spotwright.notices.early_exit import leave_early

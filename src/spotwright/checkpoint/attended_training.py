@@ -46,7 +46,6 @@ class AttendedTraining:
         if every is not None and not every >= 0:
             raise ValueError(f"every={every}: the seconds between two saves must be 0 or more")
         self._step, self._total, self._saves_when_due = step, total, saves_when_due
-        self._saved_step = step
         interrupt_every = seconds_from_environment("SPOTWRIGHT_INTERRUPT_EVERY", 0.0) or None
         notice = seconds_from_environment("SPOTWRIGHT_NOTICE", 0.0)
         within = seconds_from_environment("SPOTWRIGHT_SAVE_WITHIN", math.inf)
@@ -101,9 +100,6 @@ class AttendedTraining:
         self._saved_at = self._step_began = time.monotonic()
         if committed or self._policy.cost is None:
             self._policy.record_save(self._saved_at - self._save_began)
-        if committed:
-            self._saved_step = self._step
-            self._report()
         self._agreement.saved()
         if self._hook is not None and self._is_waited_for:
             self._hook.release()
@@ -189,7 +185,7 @@ class AttendedTraining:
 
     def _report(self) -> None:
         if self._total > 0 and self._reports:
-            self._progress.report(self._step / self._total, self._saved_step / self._total)
+            self._progress.report(self._step / self._total)
 
 
 def _pod_hook() -> PodHook | None:

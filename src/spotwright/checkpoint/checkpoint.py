@@ -116,7 +116,7 @@ class Checkpoint:
         self._claimed = self._handles_signals = self._loaded = self._saved = self._in_step = self._finished = False
         self._saves_by_hand = False
         self._noticed: Notice | None = None
-        self._done = self._saved_step = 0
+        self._done = 0
         self._total: int | None = None
         self._print_to = print_to
         self._printed: list[str] = []
@@ -147,7 +147,7 @@ class Checkpoint:
         for line in loaded.passed_over:
             _warn("%s: skipped an incomplete checkpoint: %s", self._manager.store.place, line)
         facts = loaded.entry.data
-        self._done, self._saved, self._saved_step = facts["step"], True, facts["step"]
+        self._done, self._saved = facts["step"], True
         self._policy.remember([facts["seconds"]], facts["step_seconds"])
         self._policy.restart = time.monotonic() - began
         self._saved_at = self._step_began = time.monotonic()
@@ -184,12 +184,12 @@ class Checkpoint:
         try:
             while self._done < total:
                 number = self._done
-                self._report()
+                self._progress.report(number / total)
                 self._in_step, self._step_began = True, time.monotonic()
                 yield number
                 if self._done == number:
                     raise NotLoaded(f"step {number} was not ended: call step_done(state) at the end of each step")
-            self._report()
+            self._progress.report(1.0)
         finally:
             self._in_step = False
 
@@ -219,7 +219,8 @@ class Checkpoint:
             self._ranks.keep_last(state, self._facts_now())
             if self._finished:
                 self._close_ranks()
-        self._report()
+        if self._total is not None:
+            self._progress.report(self._done / self._total if self._total else 1.0)
         self._step_began = time.monotonic()
         self._in_step = not self._finished
         return saved
@@ -315,13 +316,6 @@ class Checkpoint:
             raise SystemExit(EXIT)
 
     # -- inside
-
-    def _report(self) -> None:
-        """Report the shares of the steps that are done and that the last save has; ranks that do not save know no saves."""
-        if self._total is not None:
-            saved = self._saved_step / self._total if self._total else 1.0
-            done = self._done / self._total if self._total else 1.0
-            self._progress.report(done, saved if self.writer else None)
 
     def _emit(self, lines: Sequence[str], *, anew: bool = False) -> None:
         """Print lines where :meth:`print` prints. ``anew``: the file has what an attempt in this container wrote before."""
@@ -423,7 +417,6 @@ class Checkpoint:
             return
         if ended.error is None:
             self._policy.record_save(ended.seconds)
-            self._saved_step = ended.step
         elif isinstance(ended.error, SaveFailed | PlaceError):
             self._put_off(ended.error)
         else:
@@ -534,7 +527,6 @@ class Checkpoint:
                 self._policy.record_stall(self._saved_at - began)
                 return
             self._policy.record_save(self._saved_at - began)
-            self._saved_step = self._done
             if is_waited_for and self._hook is not None:
                 self._hook.release()
 

@@ -15,7 +15,7 @@ from spotwright.clouds.provider import CLUSTER_AUTOSCALER
 from spotwright.clouds.provider_records import AUTOSCALERS, PROVIDERS
 from spotwright.config import document
 from spotwright.config.document import Entry, Items, Location, Node, Scalar, Table, plain
-from spotwright.model.pools import EXPECTED_BOOT, GENERIC, SCALE_DOWN_AFTER, Capacity, Drain, Simulate
+from spotwright.model.pools import EXPECTED_BOOT, GENERIC, Capacity, Drain, Simulate
 from spotwright.model.quantities import format_duration, parse_duration, parse_price, parse_quantity, parse_resource
 from spotwright.model.scheduling_terms import Taint
 
@@ -659,15 +659,6 @@ POOL = (
         duration_text(EXPECTED_BOOT),
         "Expected time until a new node is ready. Deadlines leave room for it until a run has seen a node of the pool boot; a "
         "local run has it from `simulate`.",
-    ),
-    Field(
-        "scale_down_after",
-        "a duration such as 10m",
-        duration,
-        SCALE_DOWN_AFTER,
-        duration_text(SCALE_DOWN_AFTER),
-        "Time until an empty node is removed. It is paid until then, which a move under a deadline costs. The default is the "
-        "cluster autoscaler's (`--scale-down-unneeded-time`).",
     ),
     Field(
         "create_flags",

@@ -8,9 +8,6 @@ element. Three things come together:
 - the safety rule, which does not depend on any of them: an attempt runs on spot, or waits, only while on-demand could still do
   the work that may be left, after the longest launch that is reckoned with and after the time that spot needs to be left.
 
-A statement of the work may be wrong, and only running shows it. So a job whose pace is not measured waits only while on-demand
-could still do three times the stated work; with less time it runs: on spot once, else on on-demand until it is measured.
-
 The rule holds from the decision to ``until``, whatever happens before, so it does not matter how often it is checked.
 """
 
@@ -25,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spotwright.deadlines.cost_table import CostTable, lifetimes, solve
-from spotwright.deadlines.hazards import AGES, BUCKETS, ELSEWHERE, SHIPPED, STEP, HazardTable, Spells, of_several
+from spotwright.deadlines.hazards import AGES, BUCKETS, SHIPPED, STEP, HazardTable, Spells, of_several
 from spotwright.deadlines.jobs import DUST, Action, Job
 
-__all__ = ["DOUBT", "Choices", "Chooser", "Limits", "Pool", "Situation", "chooser", "safe"]
+__all__ = ["Choices", "Chooser", "Limits", "Pool", "Situation", "chooser", "safe"]
 
 
 class Pool(NamedTuple):
@@ -63,9 +60,7 @@ class Situation(NamedTuple):
     ``remaining`` is the time to the deadline, ``left`` the expected work left, ``at_most`` what it may be at most. ``mode`` is
     what each job runs on (a number of :class:`~spotwright.deadlines.jobs.Action`; one whose node was just reclaimed waits),
     ``pool`` the spot pool that it runs on or ran on last (-1: none yet), ``starting`` what is left of its launch. ``up`` and
-    ``age`` are ``[pool, job]``: whether spot can be had, and how long that has been so. ``measured`` says whether the pace of
-    the work is known from running it, in this run or an earlier one; ``loses`` is the work in seconds that a job does again
-    if it leaves its node now, because it is not saved.
+    ``age`` are ``[pool, job]``: whether spot can be had, and how long that has been so.
     """
 
     remaining: Any
@@ -76,12 +71,6 @@ class Situation(NamedTuple):
     starting: Any
     up: Any
     age: Any
-    measured: Any = True
-    loses: Any = 0.0
-
-    def some(self, chosen: Any) -> Situation:
-        """Some of the jobs, by their indexes; a figure that is one number holds for all."""
-        return Situation(*(each[..., chosen] if np.ndim(each) else each for each in self))
 
 
 class Choices(NamedTuple):
@@ -102,9 +91,6 @@ class Choices(NamedTuple):
 
 _TYPICAL = bisect_left(AGES, SHIPPED.up.first_age())
 _DAY = 86400.0
-
-DOUBT = 3.0
-"""How many times as much as stated the work may be as long as it is not measured, for a job that would wait."""
 
 
 def safe(now: Situation, wish: Any, limits: Limits, leaves: Any = None) -> tuple[Any, Any]:
@@ -134,12 +120,11 @@ class Chooser(NamedTuple):
 
     def choose(self, now: Situation) -> Choices:
         """The cheapest safe action of each job; if only on-demand is safe, on-demand."""
-        wait, spot, on_demand = self._with_leaving(now)
+        wait, spot, on_demand = self._costs(now)
         wait = np.where(now.mode == Action.WAIT, wait, np.inf)  # no node is left in order to wait
         every = np.arange(len(wait))
         on_spot = (now.mode == Action.SPOT) & (now.pool >= 0)
         here = np.where(on_spot, now.pool, 0)
-        wait, spot = self._measuring(now, wait, spot, here)
         best = spot.argmin(axis=0)
         spare = now.remaining - now.at_most - self.limits.launch
         leaves = (now.mode != Action.WAIT) & ~(on_spot & (best == here))  # what runs has to end first
@@ -158,56 +143,9 @@ class Chooser(NamedTuple):
         action, until = safe(now, np.where(prefers, Action.ON_DEMAND, action), self.limits, leaves)
         return Choices(action, best, until, wait, on_demand, spot)
 
-    def _measuring(self, now: Situation, wait: Any, spot: Any, here: Any) -> tuple[Any, Any]:
-        """The costs of waiting and of spot, infinite where a job has to run where it is until its pace is measured.
-
-        Spot measures as well as on-demand. But a job that lost its node before it was measured does not try it again: each such
-        loss takes a launch from the time that more work would need.
-        """
-        doubtful = now.remaining - DOUBT * now.left - self.limits.launch <= self.limits.look
-        blind = ~np.asarray(now.measured) & doubtful
-        if not blind.any():
-            return wait, spot
-        may_launch = (now.mode == Action.WAIT) & (now.pool < 0)
-        stays = (now.mode == Action.SPOT) & (np.arange(len(self.pools))[:, None] == here)
-        return np.where(blind, np.inf, wait), np.where(blind & ~may_launch & ~stays, np.inf, spot)
-
-    def _with_leaving(self, now: Situation) -> tuple[Any, Any, Any]:
-        """What waiting, spot by pool and on-demand cost from now on, with what it costs to leave the present node for them.
-
-        That node is paid until the autoscaler removes it, and what is not saved is done again.
-        """
-        wait, spot, on_demand = self._costs(now)
-        stays = (now.mode == Action.SPOT) & (now.pool == np.arange(len(self.pools))[:, None])
-        if np.any(now.loses):
-            left = now.left + np.where(now.mode != Action.WAIT, now.loses, 0.0)
-            _, other, without = self._costs(now._replace(left=left))
-            spot = np.where(stays, spot, other)
-            on_demand = np.where(now.mode == Action.SPOT, without, on_demand)
-        if self.job.idle:
-            prices = np.array([*(pool.price for pool in self.pools), self.job.on_demand_price]) * self.job.idle / 3600.0
-            pays = np.where(now.mode == Action.ON_DEMAND, prices[-1], prices[now.pool]) * (now.mode != Action.WAIT)
-            spot = np.where(stays, spot, spot + pays)
-            on_demand = on_demand + np.where(now.mode == Action.SPOT, pays, 0.0)
-        return wait, spot, on_demand
-
     def _costs(self, now: Situation) -> tuple[Any, Any, Any]:
-        """What waiting, spot by pool and on-demand cost from now on, by a table for the number of pools that are up."""
-        others = np.clip(now.up.sum(axis=0) - 1, 0, len(ELSEWHERE) - 1)
-        levels = np.unique(others)
-        if len(levels) == 1:
-            return self._costs_by(self._table(int(levels[0])), now)
-        wait, on_demand = np.empty(len(others)), np.empty(len(others))
-        spot = np.empty(now.up.shape)
-        for level in levels:
-            some = np.flatnonzero(others == level)
-            wait[some], spot[:, some], on_demand[some] = self._costs_by(self._table(int(level)), now.some(some))
-        return wait, spot, on_demand
-
-    def _table(self, others: int) -> CostTable:
-        return _solved(self.table.job, self.table.hazards, ELSEWHERE[others]) if others else self.table
-
-    def _costs_by(self, table: CostTable, now: Situation) -> tuple[Any, Any, Any]:
+        """What waiting, spot by pool and on-demand cost from now on."""
+        table = self.table
         row, lost, known = table.place(now.remaining, now.left)
         bucket = np.searchsorted(_BOUNDS, now.age + _FIRST)
         way, every = self._ways(now), np.arange(len(row))
@@ -237,8 +175,8 @@ class Chooser(NamedTuple):
     def _more(self, now: Situation, bucket: Any, to_go: Any) -> Any:
         """By how much each pool costs more than the spot that the table knows, ``[pool, job]``.
 
-        Its price counts until it is lost or the work is done. The premium of a dear pool ends when a cheaper one comes back, if
-        that is before and none is up already. And the checkpoint has to be brought there.
+        Its price counts until it is lost or the work is done, that of a dear pool until a cheaper one comes back, if that is
+        before; and the checkpoint has to be brought there.
         """
         grid, prices = self.table.grid, np.array([pool.price for pool in self.pools])
         ticks = np.minimum(np.ceil(to_go / grid.tick - 1e-9), grid.ticks).astype(np.intp)
@@ -247,9 +185,7 @@ class Chooser(NamedTuple):
         comes = np.where(now.up, np.inf, lifetimes(self.table.hazards.down, grid.tick, grid.ticks)[ticks, bucket])
         for index, price in enumerate(prices):
             if price > self.table.job.spot_price:
-                cheaper = prices < price
-                comes_cheaper = comes[cheaper].min(axis=0, initial=np.inf)
-                comes_cheaper = np.where(now.up[cheaper].any(axis=0), np.inf, comes_cheaper)
+                comes_cheaper = comes[prices < price].min(axis=0, initial=np.inf)
                 lasts[index] = np.minimum(lasts[index], comes_cheaper)
         more = (prices - self.table.job.spot_price)[:, None] * lasts / 3600.0
         if self.limits.egress:
@@ -289,7 +225,7 @@ def _alike(own: Spells, known: Spells, tick: float) -> Any:
     return np.abs(mine[:, None] - table[None, :]).argmin(axis=1)
 
 
-@lru_cache(maxsize=32)
-def _solved(job: Job, hazards: HazardTable, another: float = 0.0) -> CostTable:
+@lru_cache(maxsize=16)
+def _solved(job: Job, hazards: HazardTable) -> CostTable:
     """The table of a job; tasks with the same figures share it."""
-    return solve(job, hazards, another)
+    return solve(job, hazards)

@@ -34,7 +34,6 @@ _DECISIONS = 280  # decisions in the time to a deadline, at most
 _PER_TICK = 4  # units of work between two of them
 _LEAST_TICK = 600.0  # seconds, where the deadline leaves time for 60 decisions that far apart
 _ROWS = 22  # moments whose costs are kept
-_ANOTHER = 8  # the age bucket of the oldest spell elsewhere when a pool loses spot, its median with two to four pools
 _NEVER = np.float32(1e9)  # more than any job costs; finite, because infinity times a chance of zero is not a number
 
 
@@ -128,10 +127,9 @@ def _chances(hazards: HazardTable, tick: float) -> tuple[Any, Any]:
     return np.array(ends, np.float32).reshape(shape), np.array(ages, np.float32).reshape(shape)
 
 
-def solve(job: Job, hazards: HazardTable = SHIPPED, elsewhere: float = 0.0) -> CostTable:
+def solve(job: Job, hazards: HazardTable = SHIPPED) -> CostTable:
     """Return what every action of a job costs on average, for decisions about 280 times until the deadline.
 
-    ``elsewhere`` is the chance that another pool has spot when one loses it (:data:`spotwright.deadlines.hazards.ELSEWHERE`).
     A job whose deadline on-demand cannot meet gets a table that holds no state.
     """
     grid = geometry(job.checked())
@@ -148,7 +146,7 @@ def solve(job: Job, hazards: HazardTable = SHIPPED, elsewhere: float = 0.0) -> C
         np.full((len(kept), ways, BUCKETS, width), _NEVER, np.float32),
         np.full((len(kept), ways, 2 * BUCKETS, width), _NEVER, np.float32),
     )
-    values = _Values(job, grid, hazards, elsewhere)
+    values = _Values(job, grid, hazards)
     rows = {index: row for row, index in enumerate(kept)}
     for index in range(grid.ticks - 1, -1, -1):
         values.step(index, table, rows.get(index))
@@ -167,15 +165,11 @@ def _kept(grid: Geometry) -> list[int]:
 class _Values:
     """The smallest expected cost of each state, one tick after the other from the end back."""
 
-    def __init__(self, job: Job, grid: Geometry, hazards: HazardTable, elsewhere: float) -> None:
+    def __init__(self, job: Job, grid: Geometry, hazards: HazardTable) -> None:
         self.grid = grid
-        self._elsewhere, self._alone = np.float32(elsewhere), np.float32(1.0 - elsewhere)
         ends, ages = _chances(hazards, grid.tick)
         self._flips, self._ages, self._stays = ends, (1 - ends) * ages, (1 - ends) * (1 - ages)
         self._price = (0.0, job.spot_price * grid.tick / 3600.0, job.on_demand_price * grid.tick / 3600.0)
-        self._leaving = tuple(
-            np.float32(price * job.idle / 3600.0) for price in (0.0, job.spot_price, job.on_demand_price)
-        )
         width = grid.slack + 1
         self.now = np.full((2 * BUCKETS, grid.modes, width + grid.per_tick), _NEVER, np.float32)
         self.now[:, :, :width] = 0.0
@@ -201,13 +195,12 @@ class _Values:
         least = wait.copy()
         np.minimum(spot, least[:BUCKETS], out=least[:BUCKETS])
         np.minimum(on_demand, least, out=now[:, 0, columns])
-        least += self._leaving[2]
         for stage in range(grid.stages + 1):
             going_on = self._outcome(2, stage)
             np.minimum(going_on, least, out=now[:, grid.mode(2, stage), columns])
             if row is not None:
                 table.on_demand[row, 1 + stage][:, columns] = going_on
-        least = np.minimum(wait[:BUCKETS], on_demand[:BUCKETS]) + self._leaving[1]
+        least = np.minimum(wait[:BUCKETS], on_demand[:BUCKETS])
         for stage in range(grid.stages + 1):
             going_on = self._outcome(1, stage)[:BUCKETS]
             np.minimum(going_on, least, out=now[:BUCKETS, grid.mode(1, stage), columns])
@@ -222,16 +215,11 @@ class _Values:
         """
         now, later, part = self.now[:, :, columns], self._next[:, :, columns], self._part[:, :, columns]
         np.multiply(now, self._stays, out=later)
-        lost = now[BUCKETS]
-        if self._elsewhere:
-            another = now[_ANOTHER].copy()
-            another[1 : 2 + self.grid.stages] = another[0]  # a launch is due there, too
-            lost = lost * self._alone + another * self._elsewhere
-        for first, ended in ((0, lost), (BUCKETS, now[0])):
+        for first in (0, BUCKETS):
             rows, following = slice(first, first + BUCKETS - 1), slice(first + 1, first + BUCKETS)
             later[rows] += np.multiply(now[following], self._ages[rows], out=part[rows])
             rows = slice(first, first + BUCKETS)
-            later[rows] += np.multiply(ended, self._flips[rows], out=part[rows])
+            later[rows] += np.multiply(now[BUCKETS - first], self._flips[rows], out=part[rows])
 
     def _outcome(self, action: int, stage: int | None) -> Any:
         """The cost of an action from now on, by observation and lost work; ``stage`` is None for a launch."""

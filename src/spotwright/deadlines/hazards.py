@@ -25,7 +25,6 @@ from typing import NamedTuple
 __all__ = [
     "AGES",
     "BUCKETS",
-    "ELSEWHERE",
     "NOTHING",
     "SHIPPED",
     "STEP",
@@ -164,10 +163,6 @@ def of_several(down: Spells, pools: int) -> Spells:
         return down
     ended = (seen * (1.0 - (1.0 - down.chance(index)) ** pools**_MORE) for index, seen in enumerate(down.seen))
     return Spells(down.seen, tuple(ended))
-
-
-ELSEWHERE = (0.0, 0.35, 0.6, 0.85)
-"""The chance that another pool has spot when one loses it, by how many others have it now; the last one holds for more."""
 
 
 def chance_of_leaving(index: int, tick: float) -> float:

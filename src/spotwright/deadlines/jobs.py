@@ -37,7 +37,6 @@ class Job(NamedTuple):
 
     ``work`` is how long it runs on a node that is never reclaimed, ``deadline`` the time until it must be done, ``overhead`` what
     a launch takes before work goes on (boot, image, restore, lost work); all in seconds. Prices are per hour, in any currency.
-    ``idle`` is for how many seconds a node is paid after the job has left it, until the autoscaler removes it.
     """
 
     work: float
@@ -45,7 +44,6 @@ class Job(NamedTuple):
     overhead: float
     spot_price: float
     on_demand_price: float
-    idle: float = 0.0
 
     @property
     def is_possible(self) -> bool:
@@ -60,7 +58,6 @@ class Job(NamedTuple):
             ("overhead", self.overhead, 0.0),
             ("spot_price", self.spot_price, 0.0),
             ("on_demand_price", self.on_demand_price, 0.0),
-            ("idle", self.idle, 0.0),
         ):
             if not math.isfinite(value) or value < least:
                 raise InputError(f"{name}: expected a finite number, {least:g} or more, found {value!r}")

@@ -169,8 +169,6 @@ def _rung_of_pool(task: TaskState, pool: str, expected: int) -> int:
 def _progress(state: RunState, event: ev.ProgressReported) -> None:
     task, attempt = _attempt(state, event)
     attempt.progress = event.value
-    if event.saved is not None and (attempt.saved is None or event.saved != attempt.saved):
-        attempt.saved, attempt.saved_at = event.saved, event.at
     since = attempt.bound_at if attempt.reported_at is None else attempt.reported_at
     attempt.reported_at = event.at
     attempt.between_reports = 0.0 if since is None else max(0.0, event.at - since)
@@ -188,10 +186,6 @@ def _kept(state: RunState, event: ev.AttemptKept) -> None:
     if task.status not in (TaskStatus.RUNNING, TaskStatus.PENDING) or attempt is not task.last:
         raise ValueError(f"attempt {event.attempt} of {event.task} neither runs nor waits")
     attempt.kept, attempt.looked_at = event.why, event.at
-    if event.asks:
-        attempt.asked = event.at, event.until or event.at
-    elif event.asks is False:
-        attempt.asked = None
     state.todo.pop(task.path, None)
     wait_until(state, task, event.until)
 
@@ -244,7 +238,7 @@ def _ended(state: RunState, event: ev.AttemptEnded) -> None:
         raise ValueError("the attempt has ended already")
     attempt.ended_at, attempt.ended = event.at, event
     if event.progress is not None:
-        attempt.progress, attempt.saved = event.progress, event.saved
+        attempt.progress = event.progress
     if attempt.first_progress is None:
         attempt.first_progress = attempt.progress if event.first_progress is None else event.first_progress
         attempt.went_on = has_gone_on(task, attempt, event.at)

@@ -144,90 +144,27 @@ def look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Ev
         return stays
     advice = advise(state, task, planned, outlook, snapshot)
     if advice is None:
-        return _saved_before(task, stays, outlook, now) if pool.is_spot else _unasked(task, stays)
+        return stays
     if advice.gain > 0.0 and (advice.launches or advice.rung is None):
         rung = planned.ladder.on_demand[0] if advice.rung is None else advice.rung
         to = planned.ladder.rungs[rung].pools[0]
         why = f"to {to}: {advice.move}"
-        moves = AttemptHalted(now, task.path, attempt.number, why=why, moves=True, rung=rung)
-        return _save_first(task, moves, outlook, now, stays.until)
+        return AttemptHalted(now, task.path, attempt.number, why=why, moves=True, rung=rung)
     if pool.is_spot:
-        return _saved_before(task, stays.replaced(until=min(stays.until, advice.until)), outlook, now)
-    return _unasked(task, stays.replaced(until=advice.until, why=f"stays on on-demand: {advice.why}"))
-
-
-_LONGEST_SAVE = 120.0
-"""Real seconds for which a save that was asked for is waited for at least, before a move that only costs less."""
-
-_ASKED_AGAIN = 5.0  # times as long: until then an attempt that did not save when it was asked is not asked again
-
-
-def _save_first(task: TaskState, moves: AttemptHalted, outlook: Outlook, now: float, ends: float) -> Event:
-    """A move that costs less, once what the attempt has done is saved: it is asked for a save first, and stays without one.
-
-    An attempt that does not say what it has saved is moved at once: its price counts what earlier moves have lost.
-    """
-    attempt = task.last
-    if attempt.saved is None or outlook.done <= attempt.saved or _has_saved(attempt):
-        return moves
-    unsaved = format_duration((outlook.done - attempt.saved) * outlook.needs.whole.expected)
-    patience = max(_LONGEST_SAVE, _lead(attempt, outlook))
-    number = attempt.number
-    if attempt.asked is None or now >= attempt.asked[0] + _ASKED_AGAIN * patience:
-        why = f"is asked to save before it moves {moves.why.partition(':')[0]}, because {unsaved} of its work is not saved"
-        return AttemptKept(now, task.path, number, until=min(ends, now + patience), why=why, asks=True)
-    if now < attempt.asked[1]:
-        return AttemptKept(
-            now, task.path, number, until=attempt.asked[1], why="stays until it has saved, as it was asked"
-        )
-    ago = format_duration(now - attempt.asked[0])
-    why = f"stays: it was asked to save {ago} ago and has not, and a move would lose {unsaved}"
-    return AttemptKept(now, task.path, number, until=min(ends, attempt.asked[0] + _ASKED_AGAIN * patience), why=why)
-
-
-def _saved_before(task: TaskState, stays: AttemptKept, outlook: Outlook, now: float) -> Event:
-    """As decided; but shortly before spot has to be left, an attempt with unsaved work is asked to save it."""
-    attempt, ends = task.last, outlook.spot_ends
-    if attempt.saved is None or ends is None or stays.until is None or now >= ends:
-        return _unasked(task, stays)
-    asks_at = ends - _lead(attempt, outlook)
-    if now < asks_at:
-        return _unasked(task, stays.replaced(until=min(stays.until, asks_at)))
-    was_asked = attempt.asked is not None and attempt.asked[0] >= asks_at
-    if was_asked or outlook.done <= attempt.saved:
-        return stays
-    return stays.replaced(
-        why=f"{stays.why}; it is asked to save, because it has to leave spot soon", until=ends, asks=True
-    )
-
-
-def _unasked(task: TaskState, stays: AttemptKept) -> AttemptKept:
-    """As decided; an attempt that was asked to save before a move need not any more."""
-    return stays if task.last.asked is None else stays.replaced(asks=False)
-
-
-def _has_saved(attempt: AttemptState) -> bool:
-    """Whether it has saved since it was asked to."""
-    return attempt.asked is not None and attempt.saved_at is not None and attempt.saved_at >= attempt.asked[0]
-
-
-def _lead(attempt: AttemptState, outlook: Outlook) -> float:
-    """The seconds that a save may take from the request for it: the step under way and the next one, and the grace period."""
-    return outlook.drain + 2.0 * attempt.between_reports
+        return stays.replaced(until=min(stays.until, advice.until))
+    return stays.replaced(until=advice.until, why=f"stays on on-demand: {advice.why}")
 
 
 def _until_last_moment(task: TaskState, outlook: Outlook, now: float) -> Event:
     """What the last safe moment says about an attempt on spot: it stays until then, or is moved to on-demand."""
     attempt, last = task.last, outlook.last_moment
     if last is None:
-        return AttemptKept(now, task.path, attempt.number, why="stays on spot: no 'expected_duration' is stated")
+        return AttemptKept(now, task.path, attempt.number, why="stays on spot: no 'work' is stated")
     needs = outlook.needs
-    left = format_duration(needs.left.at_most)
-    unsaved = (outlook.done - outlook.progress) * needs.whole.expected
-    again = f" ({format_duration(unsaved)} of it done and not saved)" if outlook.saves and unsaved >= 1.0 else ""
+    work = format_duration(needs.left.at_most)
     numbers = (
-        f"up to {left} of work is left{again if outlook.saves else ', none of it saved'}, on-demand takes up to "
-        f"{format_duration(needs.launch.at_most)} to launch, leaving spot up to {format_duration(outlook.drain)}, and "
+        f"{work} of work {'are not saved yet' if outlook.saves else 'would be lost with the node'}, on-demand needs "
+        f"{format_duration(needs.launch.at_most)} more to launch and spot {format_duration(outlook.drain)} to be left, and "
         f"{countdown(outlook.deadline - now)}"
     )
     if last - outlook.drain - now > (outlook.work or 0.0) / PARTS:
@@ -264,7 +201,7 @@ def after_move(task: TaskState, ending: Ending, on_demand: tuple[int, ...]) -> D
         return None
     rung = on_demand[0] if task.last.target is None else task.last.target
     where = "on-demand" if rung in on_demand else ", ".join(task.plan.ladder.rungs[rung].pools)
-    return Decision(FollowUp.RETRY, f"continues on {where}; the move spends no budget", rung)
+    return Decision(FollowUp.RETRY, f"goes on on {where}; the move spends no budget", rung)
 
 
 def why_it_stays(

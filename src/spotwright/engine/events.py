@@ -263,15 +263,11 @@ class AttemptBound(Event, kw_only=True):
 
 
 class ProgressReported(Event, kw_only=True):
-    """Fact: the code reported that this share of the task's work (0 to 1) is done.
-
-    ``saved`` is the share that its last save has, if the code says that, too: ``None`` means that it reports what it has saved.
-    """
+    """Fact: the code reported that this share of the task's work (0 to 1) is done."""
 
     kind = "progress"
 
     value: float
-    saved: float | None = None
 
 
 class AttemptEnded(Event, kw_only=True):
@@ -295,7 +291,6 @@ class AttemptEnded(Event, kw_only=True):
     artifacts: Mapping[str, Any] = {}
     first_progress: float | None = None  # its first report, where no ProgressReported came before
     progress: float | None = None  # its last report
-    saved: float | None = None  # what its last save has, by that report
     last_line: str = ""  # of its log
     settled: bool = False
     ended_by: float | None = None
@@ -573,14 +568,12 @@ class AttemptKept(Event, kw_only=True):
     """Decision: an attempt under a deadline stays where it runs or waits, at least ``until`` the next look at it.
 
     Without ``until`` it stays to its end. An attempt that waits goes on waiting on its rung, because a node is on its way.
-    ``asks``: it is asked to save now, because it is to be moved then; ``False``: it need not any more.
     """
 
     kind = "kept"
 
     until: float | None = None
     why: str = ""
-    asks: bool | None = None
 
 
 class MarketKnown(Event, kw_only=True):
@@ -589,7 +582,7 @@ class MarketKnown(Event, kw_only=True):
     Of each pool four numbers for each age bucket of :mod:`spotwright.deadlines.hazards`, kind by kind: looks at spells with spot,
     their ends, looks at spells without, their ends. ``boots`` are the newest seconds from the request of a node until it was
     ready, by pool, oldest first. ``runs`` is how many runs that were. ``own``: counted by this run, for later ones; ``kinds``
-    then says what each pool was. ``work`` are, by pipeline and task, the stated seconds of its work and the measured ones.
+    then says what each pool was.
     """
 
     kind = "market"
@@ -599,7 +592,6 @@ class MarketKnown(Event, kw_only=True):
     own: bool = False
     kinds: Mapping[str, str] = {}
     boots: Mapping[str, Sequence[float]] = {}
-    work: Mapping[str, Sequence[float]] = {}
 
 
 class EnvironmentAsked(Event, kw_only=True):

@@ -24,7 +24,6 @@ from spotwright.engine.events import (
     AttemptDecided,
     AttemptEnded,
     AttemptHalted,
-    AttemptKept,
     AttemptMoved,
     AttemptPlaced,
     EngineStarted,
@@ -185,8 +184,6 @@ class Engine:
                 return self.backend.start(self.state, event)
             case AttemptHalted():
                 return self.backend.halt(self.state, event)
-            case AttemptKept(asks=bool()):
-                return self.backend.ask_save(self.state, event)
             case AttemptDecided():
                 return self.backend.cleanup(self.state, event)
             case TaskCompleted():
@@ -228,7 +225,7 @@ class Engine:
         task = self.state.tasks.get(event.task)
         if isinstance(event, EnvironmentAsked):
             return event.task in self.state.preparing
-        if not isinstance(event, AttemptBound | AttemptHalted | AttemptKept):
+        if not isinstance(event, AttemptBound | AttemptHalted):
             return task is not None
         return task is not None and len(task.attempts) == event.attempt and task.last.is_live
 
@@ -245,7 +242,6 @@ def _consequence(event: Event, why: str, now: float) -> Event:
 
 _FAILED_DEEDS = {
     AttemptHalted: "it could not be asked to end",
-    AttemptKept: "it could not be asked to save",
     AttemptDecided: "what it left could not be tidied up",
     TaskCompleted: "its work could not be done",
 }

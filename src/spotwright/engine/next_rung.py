@@ -123,9 +123,7 @@ def advise(
         work, launch = needs.whole.at_most, needs.launch.at_most
     launch = _in_steps(launch) * state.time_scale
     work = min(work * state.time_scale, whole - launch)
-    pools = state.plan.config.pools
-    idle = max(pools[name].scale_down_after for rung in ladder.rungs for name in rung.pools)
-    job = Job(work, whole, launch, min(each.price for each in markets), on_demand, idle)
+    job = Job(work, whole, launch, min(each.price for each in markets), on_demand)
     words = _Words(outlook, currency, state.time_scale)
     if outlook.saves:
         return _saving(state, task, job, markets, outlook, words, snapshot)
@@ -157,8 +155,6 @@ def _saving(
     costs = (float(found.wait[0]), float(found.on_demand[0]), [float(each[0]) for each in found.spot])
     until = outlook.now + min(safe, max(min(_LOOK, chooser.table.grid.tick) / scale, _SHORTEST_LOOK))
     here = costs[1] if place.mode == Action.ON_DEMAND else costs[2][place.pool]
-    if not outlook.measured and action == Action.ON_DEMAND and min(costs[0], *costs[2]) >= _NEVER:
-        return Advice(None, False, until, words.measuring())
     waits = _to_wait_for(task, markets) if action == Action.WAIT else None
     if waits is not None:
         return Advice(waits, False, until, words.better(costs[1] - costs[0]))
@@ -185,19 +181,16 @@ def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, pl
 
     scale, work = state.time_scale, outlook.work or 0.0
     here = place.pool if place.mode == Action.SPOT else -1  # a pool whose last node boots for the task has room for it
-    needs, whole = outlook.needs, outlook.needs.whole.expected
-    left = needs.left.expected - whole * max(0.0, outlook.done - outlook.progress)
+    needs = outlook.needs
     return Situation(
         remaining=np.array([(outlook.deadline - outlook.now) * scale]),
-        left=np.array([max(_LEAST * work, left) * scale]),
+        left=np.array([max(_LEAST * work, needs.left.expected) * scale]),
         at_most=np.array([needs.left.at_most * scale]),
         mode=np.array([place.mode]),
         pool=np.array([place.pool]),
         starting=np.array([place.starting * scale]),
         up=np.array([[each.up or index == here] for index, each in enumerate(markets)]),
         age=np.array([[each.age] for each in markets]),
-        measured=np.array([outlook.measured]),
-        loses=np.array([whole * outlook.loses * scale]),
     )
 
 
@@ -317,7 +310,6 @@ class _Words:
         needs = outlook.needs.left.expected + outlook.overhead
         slack = max(0.0, outlook.deadline - outlook.now - needs)
         self._slack = f"{format_duration(slack)} of slack"
-        self._measured_after = format_duration(estimates.measured_after(outlook.work or 0.0))
         self._currency, self._time_scale = currency, time_scale
 
     def better(self, saved: float, pool: str = "") -> str:
@@ -332,13 +324,6 @@ class _Words:
         if saved >= _NEVER:
             return f"{self._slack}, and no other choice is possible"
         return f"{self._slack}, expected to save {self._amount(saved)} over the best use of spot"
-
-    def measuring(self) -> str:
-        """Why a task whose work is not measured yet runs on on-demand."""
-        return (
-            f"{self._slack} if its work takes as long as stated, which running it for {self._measured_after} shows; "
-            "until then it does not wait"
-        )
 
     def gain(self, gain: float) -> tuple[float, str]:
         """A gain, and what a move for it says."""
@@ -608,10 +593,13 @@ def outlook_without_advice(
     pools = [state.launches(name) for name in dict.fromkeys(n for rung in planned.ladder.rungs for n in rung.pools)]
     later = planned.downstream + planned.steps_after * max(each.boot.expected for each in pools)
     deadline_at = policy.deadline.moment(state.started_at) - later
-    stated = policy.expected_duration or 0.0
-    progress, pace, earlier = _saved_share(task, planned), _pace(task, stated), state.work_measured_before(task)
+    progress, pace, stated = (
+        _saved_share(task, planned),
+        _pace(task, policy.expected_duration or 0.0),
+        policy.expected_duration or 0.0,
+    )
     starts = _starts(task, pace) if pace.is_seen(stated) else []
-    needs = estimates.needs(stated, progress, pace, pools, starts, deadline_at - state.started_at, earlier)
+    needs = estimates.needs(stated, progress, pace, pools, starts, deadline_at - state.started_at)
     return deadline.Outlook(
         now=now,
         deadline=deadline_at,
@@ -624,9 +612,6 @@ def outlook_without_advice(
         saves=_saves(task, planned),
         drain=policy.grace_period / state.time_scale + _REACTION,
         estimated=needs,
-        done=max(progress, _done_share(task)),
-        loses=_lost_by_leaving(task) if task.attempts and task.last.saved is None else 0.0,
-        measured=earlier is not None or pace.is_seen(stated) or _measures_nothing(task, stated, now),
     )
 
 
@@ -686,41 +671,8 @@ def _saved_share(task: TaskState, planned: PlannedTask) -> float:
 
     Reported progress counts as saved only where the work is saved at all.
     """
-    newest = next((attempt for attempt in reversed(task.attempts) if attempt.progress is not None), None)
-    if newest is None or newest.progress is None or not _saves(task, planned):
-        return 0.0
-    if newest.saved is not None:
-        return newest.saved
-    return min(newest.progress, max(newest.first_progress or 0.0, newest.progress - _lost_by_leaving(task)))
-
-
-def _done_share(task: TaskState) -> float:
-    """The share of the work that the running attempt has reported; 0 without one."""
-    return (task.last.progress or 0.0) if task.attempts and task.last.is_live else 0.0
-
-
-def _lost_by_leaving(task: TaskState) -> float:
-    """The largest share of the work that an attempt had reported, and that the next one did not find saved.
-
-    Of attempts that say what they have saved it is not asked for.
-    """
-    pairs = zip(task.attempts, task.attempts[1:], strict=False)
-    return max(
-        (one.progress - other.first_progress for one, other in pairs
-         if one.progress is not None and one.saved is None and other.first_progress is not None),
-        default=0.0,
-    )  # fmt: skip
-
-
-_REPORTS_BY = 0.05
-
-
-def _measures_nothing(task: TaskState, stated: float, now: float) -> bool:
-    """Whether a task has run for a twentieth of its stated work without two reports: its work cannot be measured in time."""
-    ran = sum(
-        (now if each.ended_at is None else each.ended_at) - each.runs_since for each in task.attempts if each.runs_since
-    )
-    return ran >= _REPORTS_BY * stated
+    reported = (attempt.progress for attempt in reversed(task.attempts) if attempt.progress is not None)
+    return next(reported, 0.0) if _saves(task, planned) else 0.0
 
 
 def _waits_its_turn(state: RunState, task: TaskState, planned: PlannedTask) -> bool:

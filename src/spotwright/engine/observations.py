@@ -58,7 +58,6 @@ def market_known(state: RunState, event: MarketKnown) -> None:
 
     for pool, counts in event.pools.items():
         state.sightings[pool] = Sightings(unlisted(counts))
-    state.earlier_work = {task: tuple(figures) for task, figures in event.work.items()}
     state.earlier_boots = {pool: tuple(seen) for pool, seen in event.boots.items()}
 
 
@@ -112,8 +111,7 @@ def work_measured(state: RunState, task: TaskState, attempt: AttemptState, event
     kept = reached if task.plan.policy.checkpoint is not None else 0.0
     if attempt.started_in is None and attempt.bound_at is not None and kept <= event.value < 1.0:
         attempt.started_in = max(0.0, event.at - attempt.bound_at), event.value - kept
-    has_saved = attempt.asked is not None and attempt.saved_at == event.at
-    due = has_saved or attempt.looked_at is None or event.at - attempt.looked_at >= stated / _LOOKS
+    due = attempt.looked_at is None or event.at - attempt.looked_at >= stated / _LOOKS
     if due and attempt is task.last and attempt.is_live and not attempt.halted and _is_watched(state, task):
         state.todo[task.path] = None
 

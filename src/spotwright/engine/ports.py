@@ -14,15 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from spotwright.engine.events import (
-    AttemptBound,
-    AttemptDecided,
-    AttemptHalted,
-    AttemptKept,
-    EnvironmentAsked,
-    Event,
-    TaskCompleted,
-)
+from spotwright.engine.events import AttemptBound, AttemptDecided, AttemptHalted, EnvironmentAsked, Event, TaskCompleted
 from spotwright.engine.next_rung import Answers
 from spotwright.engine.state import RunState
 from spotwright.frozen import Frozen
@@ -96,9 +88,6 @@ class Backend(Answers, Protocol):
 
     def halt(self, state: RunState, event: AttemptHalted) -> Outcome:
         """Ask the attempt to end (SIGTERM), and end it after its grace period. An attempt that has not started never works."""
-
-    def ask_save(self, state: RunState, event: AttemptKept) -> Outcome:
-        """Ask an attempt to save now, as before the end of its node (``event.asks``), or take that back."""
 
     def cleanup(self, state: RunState, event: AttemptDecided) -> Outcome:
         """Tidy up after an attempt whose end is decided: keep its result, hide secrets in its outputs."""

@@ -81,11 +81,6 @@ class AttemptState(_State):
     goes_at: float | None = None
     progress: float | None = None
     first_progress: float | None = None
-    saved: float | None = None  # the share that its last save has; None: it does not say
-    saved_at: float | None = None  # when it was first known to have that
-    asked: tuple[float, float] | None = (
-        None  # when it was last asked to save before a move, and until when that is waited for
-    )
     went_on: bool = False  # its first report is of more work than it can have done: earlier attempts had saved some
     reported_at: float | None = None  # when it last reported its progress
     between_reports: float = 0.0  # the time from its last report but one, or its start, to the last one
@@ -284,9 +279,6 @@ class RunState(_State):
         default_factory=dict
     )  # seconds from request to ready at the speed of the pools, by pool: the newest ones of this run
     earlier_boots: dict[str, tuple[float, ...]] = field(default_factory=dict)  # and of runs before it
-    earlier_work: dict[str, tuple[float, ...]] = field(
-        default_factory=dict
-    )  # stated and measured, by pipeline and task
     failed: list[str] = field(default_factory=list)  # tasks in the order in which they failed
     root: ScopeState | None = None  # None until the pipeline is unfolded
     cancelling: bool = False
@@ -340,11 +332,6 @@ class RunState(_State):
         seen = newest_boots(self.earlier_boots.get(pool, ()), self.boots.get(pool, ()))
         stated = self.plan.config.pools[pool].boot / self.time_scale
         return Launches(stated, tuple(boot / self.time_scale for boot in seen))
-
-    def work_measured_before(self, task: TaskState) -> float | None:
-        """The seconds that the work of a task took in an earlier run with the same statement of it; ``None``: not known."""
-        stated, measured = self.earlier_work.get(f"{self.plan.graph.name}/{task.path}", (None, None))
-        return measured if stated == task.plan.policy.expected_duration else None
 
     def is_over(self, task: TaskState) -> bool:
         """Whether the time of the run is over for a task. Exit tasks and tasks inside them go on, as under Argo."""

@@ -30,9 +30,8 @@ class Conditions(NamedTuple):
     """What a job meets besides the market. Durations in seconds; ``None``: as the job states.
 
     ``launch`` is what a launch takes; a job knows it once one has lasted as long as stated. ``work`` is how much there is to do;
-    a job knows it once it has done ``shown`` of it; with 0 it knows a true statement from the start, as after an earlier run.
-    Looks are ``every`` so many seconds (``None``: at each tick), the second one ``phase`` after the start (``None``: after one
-    such time). ``idle`` is for how long a node is paid that was left.
+    a job knows it once it has done ``shown`` of it. Looks are ``every`` so many seconds (``None``: at each tick), the second one
+    ``phase`` after the start (``None``: after one such time).
     """
 
     launch: float | None = None
@@ -40,7 +39,6 @@ class Conditions(NamedTuple):
     shown: float = 0.0
     every: float | None = None
     phase: float | None = None
-    idle: float | None = None
 
 
 AS_STATED = Conditions()
@@ -109,7 +107,6 @@ class _Jobs:
         self._policy, self._job, self._windows = policy, job, windows
         self._launch = job.overhead if conditions.launch is None else conditions.launch
         self._work = job.work if conditions.work is None else conditions.work
-        self._idle = job.idle if conditions.idle is None else conditions.idle
         self._told = min(job.overhead, self._launch)  # how long a launch may last before it is seen to take longer
         self._shown = min(conditions.shown, job.work)
         count = windows.size
@@ -117,7 +114,7 @@ class _Jobs:
         self._left, self._starting = np.full(count, self._work), np.zeros(count)
         self._mode, self._pool = np.full(count, Action.WAIT, np.int8), np.full(count, -1)
         self._knows_launch = np.full(count, self._launch == job.overhead)
-        self._knows_work = np.full(count, self._work == job.work and self._shown <= 0.0)
+        self._knows_work = np.full(count, self._work == job.work)
         self._finish = np.where(self._left > DUST, np.inf, 0.0)
         self._cost, self._spot, self._on_demand = np.zeros(count), np.zeros(count), np.zeros(count)
         self._launches, self._moves = np.zeros(count, int), np.zeros(count, int)
@@ -171,16 +168,12 @@ class _Jobs:
         up = self._up[:, asked]
         now = Situation(
             job.deadline - self._at[asked], left, left + longer, mode, pool, starting, up, self._age[:, asked] + elapsed,
-            self._knows_work[asked],
         )  # fmt: skip
         choices = self._policy.choose(now)
         action, to = choices.action, np.where(choices.action == Action.SPOT, choices.pool, pool)
         launches = (action != Action.WAIT) & ((action != mode) | ((action == Action.SPOT) & (to != pool)))
         self._launches[asked] += launches
-        leaves = (mode != Action.WAIT) & (launches | (action == Action.WAIT))
-        self._moves[asked] += leaves
-        left_price = np.where(mode == Action.ON_DEMAND, job.on_demand_price, self._prices[np.maximum(pool, 0), asked])
-        self._cost[asked] += leaves * left_price * self._idle / 3600.0
+        self._moves[asked] += (mode != Action.WAIT) & (launches | (action == Action.WAIT))
         carried = launches & (action == Action.SPOT) & (pool >= 0) & (self._places[to] != self._places[pool])
         self._cost[asked] += carried * self._policy.limits.egress
         self._starting[asked] = np.where(launches, self._launch, self._starting[asked] * (action != Action.WAIT))
@@ -323,11 +316,10 @@ def _few(job: Job, grid: _Grid, up: Any, paid: Any) -> Any:
             best = np.minimum(best, launched + price * lasts[-1])
         now[0, :, first:last] = best
         for row, price in offers:
-            leaves = best + np.where(price < _NEVER, price * job.idle, 0.0)  # a reclaimed node is paid no longer
             for stage in range(stages):
                 following = row + (0 if stage in {0, stages - 1} else stage + 1)
                 goes_on = later[following, :, first + lost[stage] : last + lost[stage]] + price * lasts[stage]
-                np.minimum(goes_on, leaves, out=now[row + stage, :, first:last])
+                np.minimum(goes_on, best, out=now[row + stage, :, first:last])
         now[:, :, :done] = 0.0
     return now[0, :, 0]
 

@@ -39,7 +39,6 @@ from spotwright.forecast.tasks import TaskToCome
 from spotwright.market import MarketModel, drawn, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
-from spotwright.scheduling.estimates import measured_after
 
 __all__ = ["Outcomes", "Source", "Supply", "heirs", "simulate", "supply_from", "supply_of", "waves"]
 
@@ -244,8 +243,6 @@ class _Facts:
             for place, offer in enumerate(task.spot):
                 self.pools[index, place] = pools.index(offer.pool)
                 self.prices[index, place], self.boots[index, place] = offer.price, offer.boot
-        self.idle = np.array([task.idle for task in tasks])
-        self.measured_after = np.array([0.0 if task.measured else measured_after(task.work) for task in tasks])
         self.lifetimes = lifetimes
         self.has_spot = np.array([bool(task.spot) for task in tasks])
         self.has_on_demand = np.array([task.on_demand is not None for task in tasks])
@@ -339,7 +336,6 @@ class _Elements:
         )  # of the ladder, for rules by rung
         self.mode, self.place = np.full(len(self.task), WAIT), np.full(len(self.task), -1)  # of watched tasks
         self.starting, self.worked = np.zeros(len(self.task)), np.zeros(len(self.task))  # of their present attempt
-        self.ran = np.zeros(len(self.task))  # the work that they have done, also what was lost
         self.useless = np.zeros(len(self.task), np.int32)
         self._warm, self._warm_until = self.where.copy(), np.zeros(len(self.task))
 
@@ -442,7 +438,7 @@ class _Elements:
         left = self.left[chosen]
         seen = Situation(
             np.full(len(chosen), np.inf), left - worked, left - self._saved(task, worked), self.mode[chosen], self.place[chosen],
-            self.starting[chosen], up, age, self.ran[chosen] >= facts.measured_after[task], np.zeros(len(chosen)),
+            self.starting[chosen], up, age,
         )  # fmt: skip
         return Watched(task, now, self.start[chosen], self.useless[chosen], seen), ends, next_up
 
@@ -452,15 +448,7 @@ class _Elements:
         return np.where(np.isfinite(every), worked - np.mod(worked, every), 0.0)
 
     def _leave(self, chosen: Any, rule: WatchingRule) -> None:
-        """Watched tasks are asked to end: they save all they have done, and have no node after their grace.
-
-        Their node is paid until it is removed.
-        """
-        facts, task, on_spot = self._facts, self.task[chosen], self.mode[chosen] == SPOT
-        price = np.where(on_spot, facts.prices[task, np.maximum(self.place[chosen], 0)], facts.price[task])
-        idle = facts.idle[task] * price / 3600.0
-        self.cost[chosen] += idle
-        self.on_spot[chosen] += np.where(on_spot, idle, 0.0)
+        """Watched tasks are asked to end: they save all they have done, and have no node after their grace."""
         self.left[chosen] = np.maximum(0.0, self.left[chosen] - self.worked[chosen])
         self._without_node(chosen)
         self.now[chosen] += rule.drain(self.task[chosen])
@@ -497,9 +485,7 @@ class _Elements:
         paid = (stop - now) * np.where(spot, facts.prices[task, place], facts.price[task]) / 3600.0
         self.cost[chosen] += paid
         self.on_spot[chosen] += np.where(spot, paid, 0.0)
-        worked = np.maximum(0.0, stop - now - starting) / slower
-        self.worked[chosen] += worked
-        self.ran[chosen] += worked
+        self.worked[chosen] += np.maximum(0.0, stop - now - starting) / slower
         self.starting[chosen] = np.maximum(0.0, starting - (stop - now))
         self.now[chosen] = stop
         ended = done <= stop

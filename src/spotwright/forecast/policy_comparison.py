@@ -23,13 +23,12 @@ from spotwright.deadlines.hazards import SHIPPED, HazardTable, learned
 from spotwright.deadlines.job_policies import FORMULAS, Decides, formula
 from spotwright.deadlines.jobs import Job, nearest_deadline
 from spotwright.errors import InputError
-from spotwright.forecast.deadline_jobs import Conditions, cheapest, simulate
+from spotwright.forecast.deadline_jobs import cheapest, simulate
 from spotwright.forecast.forecast import Distribution, distribution
 from spotwright.forecast.report import length, share
 from spotwright.market import TICK, Windows, hazards_of, part, pools_of, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
-from spotwright.scheduling.estimates import measured_after
 from spotwright.views.text import Rows, plural, table, wrapped
 
 __all__ = [
@@ -160,9 +159,9 @@ def compare(
     whole = job.work * job.on_demand_price / 3600.0
     floor = cheapest(job, market, offers) / whole
     spot, limits = [Pool(price, hazards.up) for price in offers], Limits(job.overhead)
-    lines, first_run = [], Conditions(shown=measured_after(job.work))
+    lines = []
     for name in dict.fromkeys(policies or POLICIES):
-        found = simulate(decider(name, job, spot, limits, hazards), job, market, first_run, hazards)
+        found = simulate(decider(name, job, spot, limits, hazards), job, market, hazards=hazards)
         paid = float(found.spot.sum() + found.on_demand.sum())
         lines.append(
             Line(

@@ -83,7 +83,7 @@ class Watched(NamedTuple):
 
     ``task`` is the index of the task, ``start`` when it could start, ``useless`` how many attempts in a row got nowhere at most.
     In ``seen`` a pool is a place in the ladder of the task, which is not up where the ladder has none, and the time that remains
-    is infinite: only a rule knows the deadline. Its ``measured`` and ``loses`` are arrays.
+    is infinite: only a rule knows the deadline.
     """
 
     task: Any
@@ -291,7 +291,7 @@ def _figures(task: TaskToCome) -> Hashable:
     assert task.on_demand is not None  # noqa: S101 - the caller has looked
     if task.saves:
         prices = (*(offer.price for offer in task.spot), task.on_demand.price)
-        return task.overhead, task.idle, prices, task.policy.grace_period, _rounded(task.work)
+        return task.overhead, prices, task.policy.grace_period, _rounded(task.work)
     return task.overhead, _ratio(task), task.policy.grace_period, _rounded(task.work)
 
 
@@ -303,7 +303,7 @@ def _saving(tasks: Sequence[TaskToCome], deadline: float) -> Chooser:
     first, most = tasks[0], max(task.work for task in tasks)
     deadline = max(0.0, deadline) + most - min(task.work for task in tasks)
     other = first.on_demand.price if first.on_demand is not None else 0.0
-    job = Job(most, deadline, first.overhead, 0.0, other, first.idle)
+    job = Job(most, deadline, first.overhead, 0.0, other)
     pools = [Pool(offer.price) for offer in first.spot]
     return chooser(job, pools, Limits(first.overhead * _LAUNCH_MOST, first.policy.grace_period))
 

@@ -50,8 +50,8 @@ __all__ = [
 ASSUMED = 600.0
 """Assumed seconds of a task of unknown duration."""
 
-SAVE = 1.0
-"""Seconds that one save of a checkpoint is assumed to take where no file says it; the notes of a plan say so."""
+SAVE = 60.0
+"""Seconds that one save of a checkpoint takes where no file says it."""
 
 _ASSUMED = "assumed"
 _KEYS = ("work", "save", "iterations")
@@ -69,17 +69,12 @@ class Given(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The duration of one task: its ``work`` and where that is from, whether it saves, and what one save takes.
-
-    ``measured``: an earlier run shows how long the work takes. ``save_is_known``: a file says what a save takes.
-    """
+    """The duration of one task: its ``work`` and where that is from, whether it saves, and what one save takes."""
 
     work: float
     source: str
     saves: bool
     save: float
-    measured: bool = False
-    save_is_known: bool = False
 
 
 @dataclass
@@ -100,18 +95,16 @@ class Durations:
         """The duration of a task; ``stated`` is its policy's ``expected_duration``."""
         work: float | None = None
         save: float | None = None
-        saves = measured = False
+        saves = False
         for each in self._matching(path, spec_path):
-            measured = measured or (each.work is not None and not each.where)
             work = each.work if each.work is not None else work
             save = each.save if each.save is not None else save
             saves = saves or each.saves or each.save is not None
-        about = saves, SAVE if save is None else save, measured, save is not None
         if work is not None and (stated is None or self.is_asked_for):
-            return Known(work, self.origin, *about)
+            return Known(work, self.origin, saves, SAVE if save is None else save)
         if stated is not None:
-            return Known(stated, "expected_duration in the policy", *about)
-        return Known(ASSUMED, _ASSUMED, *about)
+            return Known(stated, "expected_duration in the policy", saves, SAVE if save is None else save)
+        return Known(ASSUMED, _ASSUMED, saves, SAVE if save is None else save)
 
     def iterations(self, path: str, spec_path: str, known: int | None = None) -> int | None:
         """The number of iterations of a loop: of its items where they are known, else what is given."""
@@ -139,12 +132,6 @@ class Durations:
     def notes(self, tasks: Sequence[TaskToCome]) -> Iterator[str]:
         """What the user should know of the durations of these tasks."""
         yield from (*self.remarks, *self.ignored)
-        saving = list(dict.fromkeys(task.spec_path for task in tasks if task.saves and not task.save_is_known))
-        if saving:
-            yield (
-                f"how long a save of {some(saving)} takes is not known: {format_duration(SAVE)} each is assumed; state it in a "
-                f"file with --durations, such as tasks: {{{saving[0]}: {{save: 20s}}}}"
-            )
         assumed = list(dict.fromkeys(task.spec_path for task in tasks if task.source == _ASSUMED))
         if assumed:
             yield (
@@ -230,16 +217,12 @@ _RELATIVE = {True: 1 / 3, False: 1.0}  # prices where a pool has none: spot cost
 
 
 class Offer(NamedTuple):
-    """A pool as one task sees it: the price per hour of the ``share`` of a node that it takes, and the seconds a node boots.
-
-    ``idle`` are the seconds for which a node is paid after the task has left it.
-    """
+    """A pool as one task sees it: the price per hour of the ``share`` of a node that it takes, and the seconds a node boots."""
 
     pool: str
     price: float
     boot: float
     share: float = 1.0
-    idle: float = 0.0
 
 
 class TaskToCome(NamedTuple):
@@ -247,8 +230,7 @@ class TaskToCome(NamedTuple):
 
     ``after`` are the indexes of the tasks that it waits for. ``spot`` are the spot pools of its ladder in their order,
     ``on_demand`` the pool that it falls back to; ``needs_spot`` says why it has none. ``saves``: its work is saved, and goes
-    on after an interruption; ``save`` is the duration of a save, assumed unless ``save_is_known``. ``measured``: an earlier run
-    shows how long its work takes. A task without offers runs on no node and takes no time.
+    on after an interruption; ``save`` is the duration of a save. A task without offers runs on no node and takes no time.
     """
 
     path: str
@@ -262,18 +244,11 @@ class TaskToCome(NamedTuple):
     on_demand: Offer | None
     policy: Policy
     needs_spot: str = ""
-    measured: bool = False
-    save_is_known: bool = True
 
     @property
     def overhead(self) -> float:
         """The seconds of a launch that a deadline leaves room for: the longest boot of its pools, as in the engine."""
         return max((offer.boot for offer in (*self.spot, *filter(None, (self.on_demand,)))), default=0.0)
-
-    @property
-    def idle(self) -> float:
-        """The seconds for which a node that the task leaves is paid: the longest of its pools, as in the engine."""
-        return max((offer.idle for offer in (*self.spot, *filter(None, (self.on_demand,)))), default=0.0)
 
 
 class Tasks(NamedTuple):
@@ -385,8 +360,6 @@ class _Walk:
             on_demand,
             policy,
             "" if on_demand is not None or not spot else self._why_no_on_demand(policy, ladder),
-            known.measured,
-            known.save_is_known,
         )
 
     def _why_no_on_demand(self, policy: Policy, ladder: Ladder) -> str:
@@ -419,7 +392,7 @@ class _Walk:
         pool = self.plan.config.pools[name]
         price = pool.price if pool.price is not None else _RELATIVE[pool.is_spot]
         share = float(share_of(work.requests, pool.node))
-        return pool, Offer(name, float(price) * share, pool.boot, share, pool.scale_down_after)
+        return pool, Offer(name, float(price) * share, pool.boot, share)
 
 
 def _about(unfolding: Unfolding, walk: _Walk) -> Iterator[str]:

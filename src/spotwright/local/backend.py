@@ -20,7 +20,6 @@ from spotwright.engine.events import (
     AttemptBound,
     AttemptDecided,
     AttemptHalted,
-    AttemptKept,
     CacheAsked,
     EnvironmentAsked,
     Event,
@@ -34,7 +33,7 @@ from spotwright.engine.next_rung import effective_plan
 from spotwright.engine.ports import Clock, Outcome
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import SpotwrightError
-from spotwright.local.attempt_orders import NOTICE, AttemptPaths, attempt_key, start_order, write_notice
+from spotwright.local.attempt_orders import AttemptPaths, attempt_key, start_order, write_notice
 from spotwright.local.attempt_processes import AttemptProcesses
 from spotwright.local.ends import ObservedEnd, ended_event, hide_secrets, keep_reason
 from spotwright.local.fork_server_client import EarlyServer, ForkServer
@@ -170,7 +169,7 @@ class LocalBackend:
         self._queue = AttemptQueue(supply, paths.run)
         self._observed: dict[AttemptKey, ObservedEnd] = {}
         self._tasks: dict[str, TaskState] = {}
-        self._progress: dict[AttemptKey, tuple[float, float | None]] = {}
+        self._progress: dict[AttemptKey, float] = {}
         self._kills: dict[AttemptKey, float] = {}
         self._nodes: dict[AttemptKey, str] = {}
 
@@ -294,18 +293,6 @@ class LocalBackend:
         self._processes.terminate(attempt_key(key.task, key.number))
         return None
 
-    def ask_save(self, state: RunState, event: AttemptKept) -> Outcome:
-        """A notice, after which the checkpoint library saves at the end of its step; or the withdrawal of that notice."""
-        attempt = state.tasks[event.task].last
-        if attempt.noticed_at is not None:  # of its provider, which stays
-            return None
-        folder, now = self._paths.attempt(event.task, event.attempt), self._clock()
-        if event.asks:
-            write_notice(folder, now, max(now, event.until or now), event.why)
-        else:
-            (folder / NOTICE).unlink(missing_ok=True)
-        return None
-
     def cleanup(self, state: RunState, event: AttemptDecided) -> Outcome:
         """Hide secrets in the attempt's outputs, and keep the result of a success."""
         if self._paths.secrets:
@@ -339,8 +326,8 @@ class LocalBackend:
         self._facts += self._environments.take_facts()
         for event in self._processes.pump():
             self._process(event)
-        for task, number, value, saved in self._watch.changes():
-            self._report(task, number, value, saved, now)
+        for task, number, value in self._watch.changes():
+            self._report(task, number, value, now)
         if self._interruptions is not None:
             self._interrupt(self._interruptions)
         if self._metadata is not None:
@@ -399,16 +386,16 @@ class LocalBackend:
         )
         self._facts.append(event)
 
-    def _report(self, task: str, number: int, value: float, saved: float | None, now: float) -> None:
+    def _report(self, task: str, number: int, value: float, now: float) -> None:
         key = self._key(task, number)
         self._supply.report(key, value, now)
         if self._interruptions is not None:
             self._interruptions.reported(key, value)
         last = self._progress.get(key)
         step = PROGRESS_STEP if self._tasks[task].plan.policy.deadline is None else DEADLINE_STEP
-        if last is None or abs(value - last[0]) >= step or saved != last[1]:
-            self._progress[key] = value, saved
-            self._facts.append(ProgressReported(now, task, number, value=value, saved=saved))
+        if last is None or abs(value - last) >= step:
+            self._progress[key] = value
+            self._facts.append(ProgressReported(now, task, number, value=value))
 
     def _apply(self, events: list[SupplyEvent]) -> None:
         for event in events:

@@ -65,18 +65,12 @@ def ended_event(
     start_error: str = "",
 ) -> AttemptEnded:
     """The event of an attempt's end: every signal, its times, its progress, and its outputs if it succeeded."""
-    progress, saved = read_progress(f"{folder}/{PROGRESS}") or (None, None)
+    progress = read_progress(f"{folder}/{PROGRESS}")
     first = None if observed.reported else progress
     if record is None:
         signals = _signals(observed, start_error)
         return AttemptEnded(
-            at,
-            *key,
-            signals=signals,
-            first_progress=first,
-            progress=progress,
-            saved=saved,
-            settled=observed.engine_gone,
+            at, *key, signals=signals, first_progress=first, progress=progress, settled=observed.engine_gone
         )
     outputs = read_outputs(spec, f"{folder}/{OUT}", (paths.root,)) if record.exit_code == 0 else None
     return AttemptEnded(
@@ -92,7 +86,6 @@ def ended_event(
         artifacts=paths.secrets.redact(dict(outputs.artifacts)) if outputs is not None else {},
         first_progress=first,
         progress=progress,
-        saved=saved,
         last_line=_last_words(record, outputs, folder, paths.secrets),
         settled=observed.engine_gone,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import selectors
 import stat
@@ -49,7 +48,7 @@ class ProgressWatch:
         self._watches: dict[Attempt, dict[str, int]] = {}
         self._folders: dict[Attempt, str] = {}
         self._changed: dict[Attempt, None] = {}
-        self._last_values: dict[Attempt, tuple[float, float | None]] = {}
+        self._last_values: dict[Attempt, float] = {}
         self._stale = 0  # watches of attempts that have ended
 
     def add(self, task: str, attempt: int, directory: str | Path) -> bool:
@@ -98,15 +97,15 @@ class ProgressWatch:
                 self._watch_file(key)
             self._changed[key] = None  # the old descriptor may have had unread events
 
-    def changes(self) -> list[tuple[str, int, float, float | None]]:
-        """Task, attempt number, done and saved share of every progress that is new since the last call."""
+    def changes(self) -> list[tuple[str, int, float]]:
+        """Task, attempt number and value of every progress that is new since the last call."""
         changed, self._changed = self._changed, {}
-        new: list[tuple[str, int, float, float | None]] = []
+        new: list[tuple[str, int, float]] = []
         for key in changed:
             value = read_progress(f"{self._folders[key]}/{PROGRESS}")
             if value is not None and value != self._last_values.get(key):
                 self._last_values[key] = value
-                new.append((*key, *value))
+                new.append((*key, value))
         return new
 
     def close(self) -> None:
@@ -169,10 +168,9 @@ class ProgressWatch:
                 kernel.inotify_rm_watch(self._descriptor, watch)
 
 
-def read_progress(path: str | Path) -> tuple[float, float | None] | None:
-    """The shares in a progress file, done and saved, clamped to 0..1; ``None`` if the file is missing or holds no number.
+def read_progress(path: str | Path) -> float | None:
+    """The number in a progress file, clamped to 0..1; ``None`` if the file is missing or holds no number.
 
-    A second number is the share that the last save has; without one it is ``None``, and no save has more than is done.
     A file may be empty or incomplete while it is written.
     """
     try:
@@ -181,12 +179,9 @@ def read_progress(path: str | Path) -> tuple[float, float | None] | None:
         return None
     try:
         text = os.read(descriptor, _MAX_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-        values = [float(each) for each in text.split()]
+        value = float(text)
     except (OSError, ValueError):
         return None
     finally:
         os.close(descriptor)
-    if len(values) not in (1, 2) or any(math.isnan(each) for each in values):
-        return None
-    done, *saved = (min(1.0, max(0.0, each)) for each in values)
-    return done, min(done, *saved) if saved else None
+    return min(1.0, max(0.0, value)) if value == value else None  # noqa: PLR0124 (false for NaN)

@@ -19,7 +19,6 @@ __all__ = [
     "DEFAULT_CPU",
     "EXPECTED_BOOT",
     "GENERIC",
-    "SCALE_DOWN_AFTER",
     "Capacity",
     "Drain",
     "Pool",
@@ -79,9 +78,6 @@ kube-scheduler counts 100m CPU and 200Mi memory for such a container when it sco
 ``DefaultMemoryRequest`` in ``pkg/scheduler/util/pod_resources.go``), and zero when it filters them. 100m would put 40 of them
 on a node of 4 CPUs.
 """
-
-SCALE_DOWN_AFTER = 600.0
-"""Seconds for which an empty node is paid: the cluster autoscaler's default for ``--scale-down-unneeded-time``."""
 
 EXPECTED_BOOT = 180.0
 """Seconds from the request for a cloud's virtual machine until its node is ready: assumed for pools that do not state it."""
@@ -145,8 +141,7 @@ class Pool:
     with the same machine type gives them: such a node runs one attempt at a time, whatever the attempt requests.
     ``labels`` and ``taints`` come from the configuration; :mod:`spotwright.clouds` adds those that the provider sets.
     ``boot`` is the expected time until a new node is ready. Deadlines leave room for it until the run has seen a node of the pool
-    boot. ``scale_down_after`` is how long an empty node stays, and is paid. ``create_flags`` are more settings of the command
-    that makes the pool, by the provider's names for them.
+    boot. ``create_flags`` are more settings of the command that makes the pool, by the provider's names for them.
     """
 
     name: str
@@ -168,7 +163,6 @@ class Pool:
     notice: float = 30.0
     max_lifetime: float | None = None
     boot: float = EXPECTED_BOOT
-    scale_down_after: float = SCALE_DOWN_AFTER
     create_flags: Mapping[str, Any] = field(default_factory=dict)
     simulate: Simulate = field(default_factory=Simulate)
     automatic: bool = False

@@ -10,14 +10,14 @@ of components that are loaded from addresses with a commit is compared from run 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spotwright import config as configuration
 from spotwright.config import Config
-from spotwright.engine.events import MarketKnown, TaskStatus
+from spotwright.engine.events import MarketKnown
 from spotwright.engine.fold import fold
 from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import RunState
@@ -197,7 +197,6 @@ def known_market(folder: StateFolder, plan: Plan, own: str, at: float) -> Market
     kinds = {name: _kind(pool) for name, pool in plan.config.pools.items()}
     sums: dict[str, list[float]] = {}
     boots: dict[str, tuple[float, ...]] = {}
-    work: dict[str, Sequence[float]] = {}
     runs = 0
     for run in list(reversed(folder.runs()))[:_RUNS]:
         counted = None if run.name == own else _counted(run.journal)
@@ -211,41 +210,23 @@ def known_market(folder: StateFolder, plan: Plan, own: str, at: float) -> Market
         for pool, seen in counted.boots.items():
             if kinds.get(pool) == counted.kinds.get(pool):
                 boots[pool] = newest_boots(seen, boots.get(pool, ()))
-        work |= {task: figures for task, figures in counted.work.items() if task not in work}
     pools = {pool: tuple(counts) for pool, counts in sums.items()}
-    return MarketKnown(at, pools=pools, runs=runs, boots=boots, work=work) if pools or boots or work else None
+    return MarketKnown(at, pools=pools, runs=runs, boots=boots) if pools or boots else None
 
 
 def keep_sightings(journal: Journal, state: RunState, at: float) -> None:
     """Append a run's counts for its pools to the end of its journal, for later runs."""
     pools = state.plan.config.pools
     boots = {name: seen for name, seen in state.boots.items() if name in pools}
-    work = dict(_work_measured(state))
-    if not state.sightings and not ((boots or work) and _has_deadline(state.plan)):
+    if not state.sightings and not (boots and _has_deadline(state.plan)):
         return
     from spotwright.deadlines.hazards import listed
 
     counts = {name: listed(seen.counts()) for name, seen in state.sightings.items() if name in pools}
     kinds = {name: _kind(pools[name]) for name in (*counts, *boots)}
-    event = MarketKnown(at, pools=counts, own=True, kinds=kinds, boots=boots, work=work)
+    event = MarketKnown(at, pools=counts, own=True, kinds=kinds, boots=boots)
     fold(state, event)
     journal.append([event])
-
-
-def _work_measured(state: RunState) -> Iterator[tuple[str, tuple[float, float]]]:
-    """By pipeline and task, the stated seconds of the work of each task that has succeeded, and those that it took.
-
-    They come from its pace, or from its only attempt.
-    """
-    for task in state.tasks.values():
-        stated = task.plan.policy.expected_duration
-        if not stated or task.status is not TaskStatus.SUCCEEDED or not task.attempts:
-            continue
-        only = task.last if len(task.attempts) == 1 else None
-        if task.pace.is_seen(stated):
-            yield f"{state.plan.graph.name}/{task.path}", (stated, task.pace.whole)
-        elif only is not None and only.runs_since is not None and only.ended_at is not None:
-            yield f"{state.plan.graph.name}/{task.path}", (stated, only.ended_at - only.runs_since)
 
 
 def _counted(file: Path) -> MarketKnown | None:

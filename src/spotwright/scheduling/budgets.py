@@ -243,7 +243,7 @@ def _after_interruption_under_deadline(
         attempts = "1 attempt was" if last == 1 else f"{last} attempts in a row were"
         why = f"{attempts} interrupted{where} and got nowhere, interruptions.max is {policy.max_interruptions}"
         return Decision(FollowUp.FAIL, why)
-    count = f"interruption {spent.interruptions}; the next attempt is placed by the deadline"
+    count = f"interruption {spent.interruptions}; the deadline decides the rung"
     if ladder.on_demand and useless.spot > policy.max_interruptions:
         count = f"interruption {spent.interruptions}: on-demand for the rest"
     rung = _rung_after_interruption(position, tuple(range(len(ladder.rungs))), ladder)

@@ -65,8 +65,6 @@ class Outlook(NamedTuple):
     its limit. ``patience`` is how long an attempt waits on one rung if the deadline itself does not end the wait. ``saves``
     says whether the work is saved, ``drain`` how long an attempt takes to end after SIGTERM. ``advice`` is the cheapest safe
     action. ``estimated`` is what the task needs by measurement, expected and at most; ``None``: exactly what is stated.
-    ``done`` is the share that is done, saved or not, ``loses`` the share that an attempt which leaves its node is known to lose.
-    ``measured`` says whether the duration of the work was measured, in this run or an earlier one, or cannot be.
     """
 
     now: float
@@ -81,9 +79,6 @@ class Outlook(NamedTuple):
     drain: float = 0.0
     advice: Advice | None = None
     estimated: Needs | None = None
-    done: float = 0.0
-    loses: float = 0.0
-    measured: bool = True
 
     @property
     def needs(self) -> Needs:

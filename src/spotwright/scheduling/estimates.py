@@ -3,9 +3,9 @@
 Costs use the expected figure, safety the other one. Both begin with what the user stated, and end with what was measured:
 
 - *Work.* An attempt reports the share of the work that is done. The seconds from report to report, by the share gained, are the
-  task's pace (:class:`Pace`). It counts once it was seen for 1 % of the stated work, or for ten minutes: earlier it would be
-  noise, later the deadline might be lost. From then on two pieces give the expected figure; a pace slower than stated counts at
-  once, a faster one only after three pieces. Before that, what an earlier run measured counts.
+  task's pace (:class:`Pace`). It counts once it was seen for 1 % of the stated work: earlier it would be noise, later the
+  deadline might be lost. From then on two pieces give the expected figure; a pace slower than stated counts at once, a faster
+  one only after three pieces.
 - *Launches.* The seconds from the request of a node until it is ready, in this run and in earlier ones, and the seconds from
   there until an attempt has come beyond the work done before it (image, start of the code, restore, lost work).
 
@@ -29,7 +29,6 @@ __all__ = [
     "Mark",
     "Needs",
     "Pace",
-    "measured_after",
     "needs",
     "newest_boots",
     "next_mark",
@@ -48,10 +47,7 @@ _KNOWN_MARGIN = 0.005  # that is left for a pace that was measured over the whol
 _EARLY_MARGIN = 0.015  # beside it at first, halved with each 2 % of the work that is measured
 _HALF = 0.02
 _SPREAD = 2.5  # standard errors of the pace; more of them while there are few pieces
-_SEEN, _SEEN_FOR = (
-    0.01,
-    600.0,
-)  # the share of the stated work for which a pace has to be seen, and seconds of it at most
+_SEEN = 0.01  # the share of the stated work for which a pace has to be seen
 _FEW = 3  # pieces from which on a pace is believed that is faster than stated
 _MOST_PIECES = 16  # beyond this, neighbours are merged: what recurs, such as a pause, is in every piece
 _ALIKE = 0.75
@@ -134,7 +130,7 @@ class Pace(NamedTuple):
 
     def is_seen(self, stated: float) -> bool:
         """Whether it was measured for long enough to count."""
-        return self.share > 0.0 and self.seconds >= measured_after(stated)
+        return self.share > 0.0 and self.seconds >= _SEEN * stated
 
     def with_piece(self, seconds: float, share: float) -> Pace:
         """The pace with one more piece. Beyond sixteen, neighbours are merged, and new pieces grow to a like size first."""
@@ -160,11 +156,6 @@ class Pace(NamedTuple):
         return left * whole * (1.0 + margin) + _SPREAD * (1.0 + 2.0 / count) * math.sqrt(
             spread * left * (1.0 + left / measured)
         )
-
-
-def measured_after(stated: float) -> float:
-    """The seconds of work after which a pace counts, where ``stated`` seconds are stated: 1 % of them, ten minutes at most."""
-    return min(_SEEN * stated, _SEEN_FOR)
 
 
 def next_mark(
@@ -236,19 +227,10 @@ def start_of(pace: Pace, seconds: float, beyond: float) -> float:
     return max(0.0, seconds - beyond * pace.whole)
 
 
-def work_needs(
-    stated: float, progress: float, pace: Pace, earlier: float | None = None
-) -> tuple[Estimate, Estimate, str, bool]:
-    """The work left and the whole work of a task, the source of both in words, and whether they are only stated.
-
-    ``earlier`` is what the work took in an earlier run. A faster one does not shorten what it may take at most.
-    """
+def work_needs(stated: float, progress: float, pace: Pace) -> tuple[Estimate, Estimate, str, bool]:
+    """The work left and the whole work of a task, the source of both in words, and whether they are only stated."""
     left = 1.0 - progress
     most = stated * (1.0 + STATED_MARGIN)
-    if not pace.is_seen(stated) and earlier is not None:
-        longest = max(most, earlier * (1.0 + _KNOWN_MARGIN + _EARLY_MARGIN))
-        words = f"measured in an earlier run: {_against(earlier, stated)}"
-        return Estimate(earlier * left, longest * left), Estimate(earlier, longest), words, False
     if not pace.is_seen(stated):
         return Estimate(stated * left, most * left), Estimate(stated, most), "stated", True
     pieces = len(pace.pieces)
@@ -267,21 +249,15 @@ def _against(whole: float, stated: float) -> str:
 
 
 def needs(
-    stated: float,
-    progress: float,
-    pace: Pace,
-    pools: Sequence[Launches],
-    starts: Sequence[float],
-    time: float,
-    earlier: float | None = None,
+    stated: float, progress: float, pace: Pace, pools: Sequence[Launches], starts: Sequence[float], time: float
 ) -> Needs:
     """What a task needs whose work takes ``stated`` seconds, with the share ``progress`` of it saved.
 
     A launch may be one on any of ``pools``. ``starts`` are the seconds that attempts on ready nodes took until their work
-    continued. ``earlier`` is what its work took in an earlier run. ``time`` is the task's time from the start of
-    the run to its deadline: margins on merely stated figures never exceed what the expected figures leave of it.
+    continued. ``time`` is the task's time from the start of the run to its deadline: margins on merely stated figures never
+    exceed what the expected figures leave of it.
     """
-    left, whole, work_from, is_stated = work_needs(stated, progress, pace, earlier)
+    left, whole, work_from, is_stated = work_needs(stated, progress, pace)
     slowest = max(pools, key=lambda each: each.boot.at_most)
     boot = Estimate(max(each.boot.expected for each in pools), slowest.boot.at_most)
     boot = Estimate(boot.expected, max(boot))

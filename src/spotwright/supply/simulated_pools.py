@@ -3,7 +3,7 @@
 The supply is a state machine without clock, threads or processes: the caller passes ``now``, and :meth:`Supply.advance`
 returns the events up to that moment. The local world turns them into signals to real processes, the simulation into facts on
 virtual time. Attempts are bound as the Kubernetes scheduler does it (:mod:`spotwright.supply.node_fit`); nodes are added one at
-a time for pending attempts, as the cluster autoscaler does it, and removed when they have been empty for ``scale_down_after``.
+a time for pending attempts, as the cluster autoscaler does it, and removed when they have been empty for ten minutes.
 
 Several runs may share the pools. Their attempts wait in one queue for each shape of request, so that a thousand equal attempts
 cost as little as one, and run side by side on nodes; :meth:`Supply.join` gives a run its own seed for the interruptions of its
@@ -202,6 +202,11 @@ class TimerQueue:
     def clear(self) -> None:
         """Forget every action."""
         self._entries.clear()
+
+
+_IDLE_TIMEOUT = 600.0
+"""Seconds after which an empty node above ``min_nodes`` is given back: the cluster autoscaler's default for
+``--scale-down-unneeded-time``."""
 
 
 class Supply:
@@ -422,13 +427,13 @@ class Supply:
         node.empty_since = now
         if not node.idle_timer:
             node.idle_timer = True
-            self._agenda.at(now + node.pool.scale_down_after / self._scale, lambda at: self._check_idle(node, at))
+            self._agenda.at(now + _IDLE_TIMEOUT / self._scale, lambda at: self._check_idle(node, at))
 
     def _check_idle(self, node: Node, now: float) -> None:
         node.idle_timer = False
         if node.gone or node.keys or node.goes_at is not None:
             return
-        due = node.empty_since + node.pool.scale_down_after / self._scale
+        due = node.empty_since + _IDLE_TIMEOUT / self._scale
         if now < due:
             node.idle_timer = True
             self._agenda.at(due, lambda at: self._check_idle(node, at))

@@ -226,9 +226,8 @@ class Narrator:
         if cause.is_error and last_line:
             yield f"{event.task}: its log ends with: {last_words(last_line)}"
         if event.then is FollowUp.RETRY:
-            wait = (
-                f" after {span(event.due - event.at)}" if event.due is not None and event.due - event.at >= 1.0 else ""
-            )
+            due = event.due
+            wait = f" after {span(due - event.at)}" if due is not None else ""
             yield f"{event.task}: {event.following}{wait}"
         elif event.then is FollowUp.FAIL:
             yield f"{event.task} fails: {after_cause(cause, event.following)}"

@@ -67,35 +67,10 @@ def _end_of(task: TaskState, until: float) -> float:
 
 
 def _why(state: RunState, task: TaskState, end: float) -> str:
-    """Where the time until the end of a task went, the longest part first; then what nothing had stated."""
+    """Where the time until the end of a task went, the longest part first."""
     least = _LEAST_SHARE * (end - state.started_at)
     parts = sorted((part for part in _parts(state, task, end) if part[0] >= least), reverse=True)
-    reasons = [words for seconds, words in _reasons(state, task, end) if seconds >= max(1.0, least / 5.0)]
-    return "; ".join(filter(None, [", ".join(f"{span(seconds)} {words}" for seconds, words in parts), *reasons]))
-
-
-def _reasons(state: RunState, task: TaskState, end: float) -> Iterator[tuple[float, str]]:
-    """What took time that a deadline does not reckon with: seconds, and a clause about it."""
-    stated, pace = task.plan.policy.expected_duration or 0.0, task.pace
-    whole = pace.whole if stated and pace.is_seen(stated) else stated
-    more = whole - stated
-    yield more, f"its work takes {span(whole)}, {span(more)} more than stated"
-    again = whole * sum(
-        max(0.0, (one.progress or 0.0) - (other.first_progress or 0.0)) for one, other in pairwise(task.attempts)
-    )
-    yield again, f"{span(again)} of work was done again, because it was not saved"
-    on_demand = [each for each in task.attempts if each.rung in task.plan.ladder.on_demand]
-    waited = sum(max(0.0, _runs_since(each, end) - each.rung_at - _boot(state, each)) for each in on_demand)
-    yield waited, f"on-demand had no node for {span(waited)} longer than it boots"
-    away = sum(max(0.0, min(until, end) - since) for since, until in state.undriven)
-    yield away, f"no engine drove the run for {span(away)}"
-
-
-def _boot(state: RunState, attempt: AttemptState) -> float:
-    """The longest expected boot of the pools that an attempt waited for."""
-    return max(
-        (state.launches(pool).boot.at_most for pool in attempt.pools if pool in state.plan.config.pools), default=0.0
-    )
+    return ", ".join(f"{span(seconds)} {words}" for seconds, words in parts)
 
 
 def _parts(state: RunState, task: TaskState, end: float) -> Iterator[tuple[float, str]]:

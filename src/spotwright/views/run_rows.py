@@ -12,7 +12,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_money
 from spotwright.views.account_report import price_unit
 from spotwright.views.run_deadline import missed_words
@@ -167,19 +166,13 @@ def _status(task: Mapping[str, Any]) -> str:
     return status_word(str(task["status"]), None if waiting is None else waiting["kind"], len(task["attempts"]))
 
 
-def _end_word(attempt: Mapping[str, Any]) -> str:
-    """How an attempt ended, in a word: one that a deadline moved was not disrupted by anybody else."""
-    is_own_move = attempt["moved_why"] and attempt["cause"] == Cause.DISRUPTED
-    return "moved" if is_own_move else str(attempt["cause"] or attempt["status"])
-
-
 def _task_rows(view: Mapping[str, Any], task: Mapping[str, Any], total: Fraction) -> Iterator[tuple[float, list[str]]]:
     status = _status(task)
     for attempt in task["attempts"]:
         began = attempt["bound_at"] if attempt["bound_at"] is not None else attempt["placed_at"]
         yield began, [
             _titled(task), status, str(attempt["number"]), attempt["pool"] or "", attempt["node"] or "",
-            _end_word(attempt),
+            attempt["cause"] or attempt["status"],
             f"+{span(began - view['started_at'])}",
             f"{attempt['seconds']:.1f}" if attempt["seconds"] is not None else "",
             cost_of(attempt["cost"], total),
