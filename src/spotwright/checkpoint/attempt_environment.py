@@ -118,7 +118,7 @@ def hear_sigterm() -> None:
 
 
 def _at_exit() -> None:
-    """Exit with 143 if work is left and SIGTERM was received or the node is going away; a fork without a report ends as before."""
+    """Exit with 143 if work is left after SIGTERM or a notice for the node; a fork without a report ends as before."""
     share = _done.get(os.getpid(), 1.0)
     if share < 1.0:
         from spotwright.notices.early_exit import leave_early
