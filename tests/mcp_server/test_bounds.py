@@ -45,7 +45,7 @@ def test_a_command_that_takes_too_long_is_ended_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(bounds, "SECONDS", 3.0)
     (tmp_path / "slow.py").write_text(
-        "import os, time, kfp\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+        "import os, time; from kfp import dsl\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
     )
     began = time.monotonic()
     with pytest.raises(InputError, match="spotwright explain took more than 3 seconds and was stopped"):

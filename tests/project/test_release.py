@@ -75,7 +75,7 @@ def test_the_notes_are_the_newest_section_of_the_changelog() -> None:
     ("changelog", "message"),
     [
         ("# Changes\n\n## 0.1.0\n\n- a\n", "begins with 0.1.0, and the version is 0.2.0"),
-        ("# Changes\n\n## 0.2.0\n\n## 0.1.0\n\n- a\n", "says nothing of 0.2.0"),
+        ("# Changes\n\n## 0.2.0\n\n## 0.1.0\n\n- a\n", "has no section for 0.2.0"),
     ],
 )
 def test_a_changelog_that_says_nothing_of_the_version_is_refused(changelog: str, message: str) -> None:

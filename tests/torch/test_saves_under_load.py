@@ -107,7 +107,11 @@ def versions_in(state: Any) -> set[float]:
 
 @pytest.mark.parametrize(
     ("count", "saves", "load"),
-    [(2, 12, 0), pytest.param(2, 250, 36, marks=pytest.mark.many), pytest.param(4, 250, 36, marks=pytest.mark.many)],
+    [
+        (2, 12, 0),
+        pytest.param(2, 250, 36, marks=(pytest.mark.long, pytest.mark.many)),
+        pytest.param(4, 250, 36, marks=(pytest.mark.long, pytest.mark.many)),
+    ],
 )
 def test_each_loaded_state_is_of_one_step(count: int, saves: int, load: int, tmp_path: Path) -> None:
     (tmp_path / "rank.py").write_text(RANK)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from textwrap import indent
 
 from spotwright.kinds.jobset import IN_PLACE, has_agent
-from spotwright.kinds.volcano import restarts_all
+from spotwright.kinds import volcano
 from spotwright.linter.rule import ON_SPOT, SHIELDS, Checks, Problem, Rule, Severity
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
@@ -146,13 +146,13 @@ def _without_agent(subject: KubeObject, _settings: Settings) -> Iterator[Problem
 
 def _restarts_all(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Volcano's Jobs that restart all pods of a task for one that is lost, though they may run with fewer."""
-    if subject.group != "batch.volcano.sh" or not subject.record.places:
+    if subject.record not in volcano.KINDS or not subject.record.places:
         return
     top = subject.record.places[0].steps[:-3]  # above tasks.*.template
     depth = len(subject.base) + len(top) + 2
     every = (pods for pods in pods_of(subject, settings) if isinstance(pods, Pods))
     on_spot = {pods.spec[:depth] for pods in every if pods.asks_for_spot}
-    for index, text in restarts_all(subject.mapping(*top)):
+    for index, text in volcano.restarts_all(subject.mapping(*top)):
         path = subject.at(*top, "tasks", index)
         if path in on_spot:
             yield Problem(path, f"{subject.label} {subject.get(*top, 'tasks', index, 'name')}: {text}")
