@@ -117,7 +117,7 @@ networks: ## the tests of checkpoints that need JAX and Keras: 600 MB more
 # PyTorch from the common index asks for CUDA's libraries; where they are missing, stand-ins are made, so that its CPU path loads.
 STAND_INS = $(CURDIR)/.venv/cuda-stand-ins
 TORCH = LD_LIBRARY_PATH=$(STAND_INS):$$LD_LIBRARY_PATH OMP_NUM_THREADS=1 $(BIN)/python
-torch-set: ## PyTorch and its frameworks for the tests, 1.6 GB; and stand-ins for CUDA's libraries where they are missing
+torch-set:
 	@scripts/bootstrap torch
 	@$(BIN)/python scripts/cuda_stand_ins.py $(STAND_INS)
 

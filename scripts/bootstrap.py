@@ -32,7 +32,6 @@ SETS = {
     "dev": "run demo docs dev",
 }  # with the sets that each holds
 SETS |= {name: f"{SETS['dev']} {name}" for name in ("networks", "torch")}
-LARGE = {"torch"}  # sets whose downloads pip reports, with a bar in a terminal
 ELSEWHERE = {"PYTHONHOME", "PYTHONPATH", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET"}  # would lead pip away from .venv
 NO_PIP = """this Python can neither give an environment a pip nor has one itself.
 Install both, on Debian and Ubuntu with: apt-get install python3-venv"""
@@ -126,8 +125,7 @@ def install(name: str) -> None:
     kfp-server-api is published as source only. Built in isolation it would fetch a setuptools without a hash, so the locked
     setuptools goes in first and everything is built with it. The lock files are complete: pip need not resolve.
     """
-    shown = [] if name in LARGE else ["--quiet"]  # minutes of silence look like a fault
-    command = [*pip(), "install", *shown, "--disable-pip-version-check", "--no-input", "--no-deps"]
+    command = [*pip(), "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
     here = ["--no-build-isolation", "--use-pep517"]
     lock = LOCKS / f"{name}.txt"
     count = lock.read_text(encoding="utf-8").count("==")

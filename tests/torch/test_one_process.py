@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from spotwright.checkpoint import Checkpoint, PlaceError
+from spotwright.checkpoint import Checkpoint
 from spotwright.checkpoint.torch import restore, state_of
 
 
@@ -42,36 +40,3 @@ def test_pytorch_goes_on_through_its_own_state_dicts(tmp_path: Path) -> None:
     resumed, undisturbed = train(tmp_path / "taken", 99), train(tmp_path / "undisturbed", 99)
     assert resumed.keys() == undisturbed.keys()
     assert all(torch.equal(resumed[name], undisturbed[name]) for name in resumed)
-
-
-@pytest.mark.usefixtures("attempts_in_one_process")
-def test_the_generators_of_numpy_and_python_go_on_too(tmp_path: Path) -> None:
-    model = torch.nn.Linear(2, 1)
-
-    def drawn(place: Path, stop_after: int, *, seed: int) -> list[tuple[float, ...]]:
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002  # the generator that others draw from
-        torch.manual_seed(seed)
-        found: list[tuple[float, ...]] = []
-        with Checkpoint(place, every=0) as ckpt:
-            restore(ckpt.load(), model=model)
-            for number in ckpt.steps(6):
-                if number == stop_after:
-                    break
-                found.append((random.gauss(0, 1), np.random.standard_normal(), torch.rand(1).item()))  # noqa: NPY002
-                ckpt.step_done(lambda: state_of(model=model))
-        return found
-
-    whole = drawn(tmp_path / "undisturbed", 99, seed=3)
-    assert drawn(tmp_path / "taken", 3, seed=3) + drawn(tmp_path / "taken", 99, seed=4) == whole
-
-
-def test_a_group_that_does_not_exist_yet_is_refused_among_ranks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(PlaceError, match=r"call that before Checkpoint\(group=torch.distributed.group.WORLD\)"):
-        Checkpoint(tmp_path, group=torch.distributed.group.WORLD)  # None before init_process_group()
-    Checkpoint(tmp_path, group=None, writer=False)
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    Checkpoint(tmp_path, group=None)

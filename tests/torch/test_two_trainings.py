@@ -28,12 +28,11 @@ for fold in range(3):
     set_seed(fold)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=32, n_embd=32, n_layer=1, n_head=2))
     data = [{"input_ids": (text := (fold + start + torch.arange(16)) % 64), "labels": text} for start in range(96)]
-    settings = eval(sys.argv[1].format(fold=fold))
     args = TrainingArguments(
-        output_dir=settings.pop("output_dir", "runs"), max_steps=10, save_steps=3, save_total_limit=2,
+        output_dir=sys.argv[1].format(fold=fold), max_steps=10, save_steps=3, save_total_limit=2,
         logging_steps=4, report_to="none", use_cpu=True, lr_scheduler_type="constant",
     )
-    trainer = Trainer(model=model, args=args, train_dataset=data, callbacks=[SpotCallback(**settings)])
+    trainer = Trainer(model=model, args=args, train_dataset=data, callbacks=[SpotCallback()])
     out = trainer.train(resume_from_checkpoint=True)
     logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     SCORE = [out.global_step, out.training_loss, out.metrics["train_loss"], logged]
@@ -160,8 +159,7 @@ for fold in range(3):
 NAMED, UNNAMED = "dict(name='fold{fold}')", "dict()"
 
 KINDS = {
-    "huggingface": (HUGGINGFACE, "dict(output_dir='runs/fold{fold}/checkpoints')", "dict(output_dir='runs')", 1),
-    "huggingface by name": (HUGGINGFACE, NAMED, UNNAMED, 1),
+    "huggingface": (HUGGINGFACE, "runs/fold{fold}/checkpoints", "runs/checkpoints", 1),
     "lightning": (LIGHTNING, NAMED, UNNAMED, 1),
     "accelerate": (ACCELERATE, NAMED, UNNAMED, 1),
     "dcp": (DCP, NAMED, UNNAMED, 1),
@@ -172,7 +170,7 @@ KINDS = {
 def script_of(kind: str, folder: Path) -> tuple[Path, str, str, int]:
     """The script of a kind with its arguments for folds that have places, and for those that have one; its ranks."""
     text, own, shared, ranks = KINDS[kind]
-    script = folder / f"folds_{kind.split(maxsplit=1)[0]}.py"
+    script = folder / f"folds_{kind}.py"
     script.write_text(text + END)
     return script, own, shared, ranks
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.torch.frameworks import FRAMEWORKS, Framework
+from tests.torch.frameworks import FRAMEWORKS
 from tests.torch.training_scripts import Forge
 
 HUGGINGFACE, LIGHTNING, _ = FRAMEWORKS
@@ -131,43 +131,3 @@ def test_a_transformers_that_is_too_old_is_named_with_its_version() -> None:
     assert ended.returncode == 1
     assert "transformers 4.40.0 is installed" in last
     assert last.endswith("pip install --upgrade 'transformers[torch]'")
-
-
-def test_a_callback_that_is_added_later_refuses_what_cannot_resume(trainings: Forge, tmp_path: Path) -> None:
-    script = changed(
-        HUGGINGFACE.script, tmp_path, ", callbacks=[SpotCallback()])", ")\ntrainer.add_callback(SpotCallback())"
-    )
-    script.write_text(script.read_text().replace("save_steps=8", "save_steps=8, save_only_model=True"))
-    training = trainings.start(script, tmp_path, "--steps", "8", pace=0)
-    assert training.end() == [1]
-    assert "remove save_only_model=True" in training.log()
-
-
-def test_no_strategy_of_saves_is_told_and_the_end_is_saved(trainings: Forge, tmp_path: Path) -> None:
-    script = changed(HUGGINGFACE.script, tmp_path, "save_steps=8", "save_strategy='no'")
-    log = trainings.run(script, tmp_path, "--steps", "8").log()
-    assert log.count('save_strategy="no": only a notice, SIGTERM and the end of the training save') == 1
-    assert HUGGINGFACE.steps(tmp_path) == [8]
-
-
-@pytest.mark.parametrize("framework", [HUGGINGFACE, LIGHTNING], ids=lambda each: each.name)
-def test_a_complete_training_is_skipped_with_a_line_and_only_for_the_same_data(
-    framework: Framework, trainings: Forge, tmp_path: Path
-) -> None:
-    trainings.run(framework.script, tmp_path, "--steps", "8")
-    again = trainings.run(framework.script, tmp_path, "--steps", "8")
-    assert again.log().count("this training is complete at step 8, so nothing is trained now") == 1
-    assert (tmp_path / "steps").stat().st_size == 0
-
-    old, new = ("range(96)", "range(104)") if framework is HUGGINGFACE else ("randn(160, 8)", "randn(168, 8)")
-    other = trainings.start(changed(framework.script, tmp_path, old, new), tmp_path, "--steps", "8", pace=0)
-    assert other.end() == [1]
-    assert "has the complete training of something else (samples: " in other.log()
-
-
-def test_the_plugin_of_lightning_without_its_callback_is_told(trainings: Forge, tmp_path: Path) -> None:
-    script = changed(LIGHTNING.script, tmp_path, "    callbacks=[SpotCheckpoint()],\n", "")
-    text = script.read_text().replace('ckpt_path="last"', "ckpt_path=None")
-    script.write_text(text)
-    log = trainings.run(script, tmp_path, "--steps", "20").log()
-    assert log.count("SpotCheckpointIO without SpotCheckpoint: nothing is saved after a notice") == 1

@@ -34,7 +34,7 @@ from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import NotLoaded
 from spotwright.checkpoint.folder_saves import FolderSaves, claim_together, is_replicated
 from spotwright.checkpoint.marked_folder import MarkedFolders, folder_at
-from spotwright.checkpoint.place_owners import PlaceOwner, accept_complete
+from spotwright.checkpoint.place_owners import PlaceOwner
 
 __all__ = ["SpotState"]
 
@@ -108,8 +108,6 @@ class SpotState:
             self._step, self._epoch, self._batch = facts["step"], facts["epoch"], facts["batch"]
             self._seed = facts["seed"]
             self._random = random_states.capture()
-            if 0 < self._total <= self._step:
-                accept_complete(self._folders.place, self._step, None, {}, _OWN_PLACE)
         self._training = AttendedTraining(
             self._step,
             self._total,

@@ -16,7 +16,7 @@ import sys
 import time
 from contextlib import suppress
 
-__all__ = ["ProgressFile", "default_folder", "hear_sigterm", "progress"]
+__all__ = ["ProgressFile", "default_folder", "progress"]
 
 
 _FOLDER = "spotwright-checkpoint"
@@ -109,21 +109,15 @@ class ProgressFile:
 
 
 _done: dict[int, float] = {}  # by process: the share that it reported last
-_terminated: set[int] = set()  # processes that SIGTERM has reached in their work
-
-
-def hear_sigterm() -> None:
-    """Remember that SIGTERM has come: code that goes on after it, as one that catches every exception, must not end with 0."""
-    _terminated.add(os.getpid())
 
 
 def _at_exit() -> None:
-    """Exit with 143 if work is left after SIGTERM or a notice for the node; a fork without a report ends as before."""
+    """Exit with 143 if work is left and the node is going away; a fork without a report ends as before."""
     share = _done.get(os.getpid(), 1.0)
     if share < 1.0:
         from spotwright.notices.early_exit import leave_early
 
-        leave_early(share, os.environ, terminated=os.getpid() in _terminated)
+        leave_early(share, os.environ)
 
 
 atexit.register(_at_exit)  # now, so that what the program registers later is called before

@@ -105,7 +105,7 @@ class AttendedTraining:
             self._hook.release()
         if saving is not None:
             saving.__exit__(None, None, None)
-        if self.is_unfinished:
+        if self._termination.terminated:
             raise SystemExit(EXIT)
 
     def fail_save(self, problem: str, *, saved_before: bool) -> None:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from spotwright.checkpoint.attempt_environment import ProgressFile
 from spotwright.checkpoint.errors import CheckpointError, NotLoaded, PlaceError, SaveFailed
-from spotwright.checkpoint.place_owners import PlaceOwner, accept_complete
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.save_manager import SaveManager
 from spotwright.checkpoint.save_policy import Hazard, SavePolicy
 from spotwright.checkpoint.store import open_store
@@ -39,10 +37,6 @@ _OWN_PLACE = (
 )
 
 
-_BLOCKED_AFTER = 1.0  # seconds without a step, at least, after which a rank is blocked by another one
-_UNNAMED: Any = object()  # a group that the caller does not name
-
-
 class Checkpoint:
     """The checkpoints of one piece of work.
 
@@ -60,8 +54,7 @@ class Checkpoint:
       ``SPOTWRIGHT_INTERRUPT_EVERY``, else what is usual for spot.
     - ``group`` is the process group of a training with several ranks (``torch.distributed.group.WORLD``). Every rank then makes a
       ``Checkpoint`` and calls :meth:`load`, :meth:`steps` and :meth:`step_done` alike, once for each optimizer step; a notice or
-      SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.save_coordinator`). It exists after
-      ``init_process_group()``: ``None`` among several ranks raises :class:`PlaceError`.
+      SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.save_coordinator`).
     - ``writer=False`` loads and never saves, also what another training has saved. By default ranks other than 0 (``RANK``) do
       not save.
     - ``print_to`` is the file that :meth:`print` writes instead of the standard output. Each attempt writes it anew.
@@ -80,7 +73,7 @@ class Checkpoint:
         keep: int = 2,
         every: float | None = None,
         interrupt_every: float | None = None,
-        group: Any = _UNNAMED,
+        group: Any = None,
         writer: bool | None = None,
         print_to: str | os.PathLike[str] | None = None,
         allow_pickle: bool = False,
@@ -92,7 +85,6 @@ class Checkpoint:
             raise ValueError(
                 "every and interrupt_every are seconds: every must be 0 or more, interrupt_every more than 0"
             )
-        group = self._check_group(group, writer)
         self._manager = SaveManager(
             open_store(place, storage_options, name=name),
             program=program,
@@ -175,8 +167,6 @@ class Checkpoint:
                 f"{self._manager.store.place}: steps({total}) has already ended, so another training here would run no steps: "
                 'give it its own place, such as Checkpoint(name="fold1")'
             )
-        if self._total is None and 0 < total <= self._done:
-            accept_complete(self._manager.store.place, self._done, None, {}, _OWN_PLACE)
         self._total = total
         return self._steps(total)
 
@@ -215,10 +205,8 @@ class Checkpoint:
             if self.writer and not pays:  # SIGTERM came during this call
                 self._try(state)
             self.stop()
-        if self._ranks is not None:
-            self._ranks.keep_last(state, self._facts_now())
-            if self._finished:
-                self._close_ranks()
+        if self._finished and self._ranks is not None:
+            self._close_ranks()
         if self._total is not None:
             self._progress.report(self._done / self._total if self._total else 1.0)
         self._step_began = time.monotonic()
@@ -308,8 +296,6 @@ class Checkpoint:
     ) -> None:
         terminated = self._termination.terminated
         if self._ranks is not None and not self._finished and (kind is not None or terminated):
-            if isinstance(error, RuntimeError):  # of a collective operation, if another rank has died
-                self._save_last_step(f"a step was not ended ({str(error).partition(chr(10))[0][:200]})")
             self._ranks.agreement.end(EXIT if terminated else 1)
         self.close()
         if kind is None and terminated and not self._finished:
@@ -329,24 +315,6 @@ class Checkpoint:
             with open(self._print_to, "w" if anew else "a", encoding="utf-8") as file:
                 file.write(text)
 
-    def _check_group(self, group: Any, writer: bool | None) -> Any:
-        """Return the group of ranks; warn of a missing one. Raises :class:`PlaceError` for one that does not exist yet."""
-        if group is None and writer is None and os.environ.get("WORLD_SIZE", "1") != "1":
-            raise PlaceError(
-                "group=None: this process is one of several ranks, and their group exists after init_process_group(); call that "
-                "before Checkpoint(group=torch.distributed.group.WORLD), or say who saves: Checkpoint(writer=rank == 0)"
-            )
-        distributed: Any = getattr(sys.modules.get("torch"), "distributed", None)
-        has_ranks = distributed is not None and distributed.is_available() and distributed.is_initialized()
-        ranks = distributed.get_world_size() if group is _UNNAMED and writer is None and has_ranks else 1
-        if ranks > 1 and distributed.get_rank() == 0:
-            _warn(
-                "Checkpoint() without group= among %d ranks: rank 0 saves alone, a notice at another rank saves nothing, and a "
-                "sharded state cannot be saved: Checkpoint(group=torch.distributed.group.WORLD) in every rank",
-                ranks,
-            )
-        return None if group is _UNNAMED else group
-
     def _begin(self) -> None:
         """Claim the place and handle SIGTERM and notices, at the first call that needs it."""
         if self.writer and not self._claimed:
@@ -359,7 +327,7 @@ class Checkpoint:
         if not self._handles_signals:
             self._handles_signals = True
             if self._ranks is not None and self.writer:
-                self._ranks.agreement.on_missing = self._on_missing
+                self._ranks.agreement.on_missing = self._end_if_blocked
                 self._termination.on_sigterm = self._ask
                 self._termination.add_callback(lambda notice: None if notice is None else self._ask())
             self._termination.begin()
@@ -436,32 +404,6 @@ class Checkpoint:
             left = self._termination.seconds_left()
             self._ranks.agreement.ask(f"rank {self._ranks.rank}: {what}", left)
 
-    def _on_missing(self) -> None:
-        """Save the last step if this rank is blocked by ranks that do not answer. Called in a thread of the agreement."""
-        threading.Thread(target=self._save_if_blocked, name="spotwright-survivor", daemon=True).start()
-        self._end_if_blocked()
-
-    def _save_if_blocked(self) -> None:
-        step = self._policy.step or 0.0
-        if self._ranks is not None and self._ranks.agreement.is_blocked(_BLOCKED_AFTER + 2 * step):
-            self._save_last_step("other ranks do not answer")
-
-    def _save_last_step(self, why: str) -> None:
-        """Save the last finished step, while the one under way will not end."""
-        if self._ranks is None or not self.writer or not self._saved:
-            return
-        try:
-            is_main = threading.current_thread() is threading.main_thread()
-            with self._termination.saving() if is_main else nullcontext():
-                step = self._ranks.save_last(self._termination.seconds_left)
-        except CheckpointError as error:
-            _warn("%s, and the last finished step could not be saved: %s", why, error)
-            return
-        except SystemExit:  # SIGTERM came meanwhile: this process ends in any case
-            return
-        if step is not None:
-            _warn("%s, so the ranks that are left have saved step %d", why, step)
-
     def _end_if_blocked(self) -> None:
         """End this rank where its pod is being stopped, and ranks that do not answer let the step under way never end.
 
@@ -497,13 +439,6 @@ class Checkpoint:
         _warn("%s; retrying when the next save is due", error)
         self._saved_at, self._noticed = time.monotonic(), None
 
-    def _facts_now(self) -> dict[str, Any]:
-        """Return what a save of this step says of it."""
-        return {
-            "step": self._done, "finished": self._finished, "age": time.monotonic() - self._began,
-            "step_seconds": self._policy.step, **({"printed": [*self._printed]} if self._printed else {}),
-        }  # fmt: skip
-
     def _save(self, state: Any, began: float, *, later: bool = False) -> None:
         """Save a state. ``began`` is when making it began, which is part of its cost. ``later`` lets a thread write it."""
         if not self._saved and not self._loaded and not self._manager.is_empty():
@@ -511,7 +446,10 @@ class Checkpoint:
                 f"{self._manager.store.place}: holds a checkpoint that was not loaded, and this save would replace it: "
                 "call load() first"
             )
-        facts = self._facts_now()
+        facts = {
+            "step": self._done, "finished": self._finished, "age": began - self._began, "step_seconds": self._policy.step,
+            **({"printed": [*self._printed]} if self._printed else {}),
+        }  # fmt: skip
         is_waited_for = self._hook is not None and self._hook.waits  # a notice during the save is for the next one
         with self._termination.saving():
             is_written = True

@@ -31,6 +31,7 @@ from spotwright.checkpoint.state_file import Blob, Reader, pieces
 
 __all__ = ["Described", "decode", "describe", "encode", "rebuild"]
 
+
 _KINDS = "biufcmMSUV"  # kinds of dtypes with values in the array itself; objects and variable texts are pointers
 
 Refuse = Callable[[str], UnstorableState]
@@ -73,13 +74,9 @@ def _foreign(value: Any, refuse: Refuse) -> Described:
         else:
             values_array = np.from_dlpack(value)
     except Exception as error:
-        name = type(value).__name__
-        cure = (
-            "Checkpoint(group=torch.distributed.group.WORLD) saves its shards"
-            if name == "DTensor"
-            else "copy it to the CPU"
-        )
-        raise refuse(f"a {name} whose memory NumPy cannot read ({error}); {cure}") from error
+        raise refuse(
+            f"a {type(value).__name__} whose memory NumPy cannot read ({error}); copy it to the CPU"
+        ) from error
     return _described(np, values_array, "ndarray", refuse)
 
 

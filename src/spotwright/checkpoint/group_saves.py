@@ -6,8 +6,6 @@ survivor that has the whole state, or one replica of a hybrid-sharded state, cla
 
 A save that is merely due copies the state at the agreed step, and a thread of each rank writes the copy. One at a time is under
 way; the next save waits for its end.
-
-Where a rank is gone in the middle of a step, the others save the last finished one (:class:`LastStep`).
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import base64
 import functools
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -24,11 +21,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from spotwright.checkpoint import errors
 from spotwright.checkpoint.errors import BrokenCheckpoint, CheckpointError, PlaceError, SaveFailed, StaleWriter
-from spotwright.checkpoint.rank_keys import PlaceKeys
 from spotwright.checkpoint.save_coordinator import SaveCoordinator
 from spotwright.checkpoint.save_log import LogEntry
 from spotwright.checkpoint.save_manager import Loaded, SaveManager, Shard
@@ -37,24 +32,13 @@ from spotwright.checkpoint.shard_layout import Layout
 from spotwright.checkpoint.sharded_state import RankShard, copied, holds_files, layout_of_shards, load_sharded
 from spotwright.checkpoint.shared_save import SaveInThread, SharedSave, SilentRank
 from spotwright.checkpoint.store import FolderStore
-from spotwright.checkpoint.torch import (
-    RandomStates,
-    Shards,
-    is_sharded,
-    own_random_state,
-    pack,
-    parts_seen,
-    random_states,
-)
+from spotwright.checkpoint.torch import Shards, is_sharded, own_random_state, pack, random_states
 
-__all__ = ["GroupSaves", "LastStep"]
+__all__ = ["GroupSaves"]
 
 _log = logging.getLogger("spotwright.checkpoint")
 
-_SURVIVORS = "survivor-"  # beginning of the keys by which the ranks that are left choose one that saves
-_SURVIVOR_WAITS = 10.0  # seconds for which the others wait for that
 _WHOLE, _BROKEN, _FAILED = 0, 1, 2  # what a rank says of a save that it has tried to load
-_STEPPED = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 
 
 class GroupSaves:
@@ -81,18 +65,13 @@ class GroupSaves:
         self._thread: SaveInThread | None = None
         self._ended: SaveInThread | None = None
         self._announced: SharedSave | None = None  # the last save whose end this rank has sent to all
-        self.last = LastStep()
-        self._saves_last = False
-        self.agreement.is_writing = lambda: self._saves_last or (self.is_writing and not self._is_late)
+        self.agreement.is_writing = lambda: self.is_writing and not self._is_late
 
     def claim(self, hazard: float | None) -> Hazard:
         """Let rank 0 claim the place; see :meth:`SaveManager.claim`. Every rank raises its error."""
         self._hazard = hazard
 
         def claim() -> list[Any]:
-            for name in self._manager.store.names():
-                if name.startswith(f"key-{_SURVIVORS}"):
-                    self._manager.store.remove(name)
             found = self._manager.claim(hazard)
             return [found.taken, found.lived, self._manager.log.token]
 
@@ -370,42 +349,6 @@ class GroupSaves:
             if newest is not None and newest.data.get("step", 0) > facts["step"]:
                 raise SaveFailed(f"{self._manager.store.place}: another rank of this training has saved a later step")
 
-    def keep_last(self, state: Any, facts: Mapping[str, Any]) -> None:
-        """Keep what :meth:`save_last` saves, at the end of a step. Shards of a dead rank are gone, so none are kept."""
-        if self._sharded is False and self.size > 1:
-            self.last.keep(state, facts)
-
-    def save_last(self, left: Callable[[], float]) -> int | None:
-        """Save the last finished step, where the one under way will not end because a rank is gone; return its number.
-
-        One of the ranks that are left does so, and the others wait until it is saved. They choose it in the place of the
-        checkpoints: the store of the process group may be gone too. ``None`` if no state of a finished step is there, or a save
-        has it already. Each of them may call this, in any thread. Raises :class:`CheckpointError`.
-        """
-        if self._sharded is not False or self.size == 1:
-            return None
-        self._saves_last = True
-        try:
-            with self.last.held() as held:
-                if held is None:
-                    return None
-                value, facts = held
-                newest = next(self._manager.log.saves(), None)
-                if newest is not None and newest.data.get("step", 0) >= facts["step"]:
-                    return None
-                keys = PlaceKeys(self._manager.store, f"{_SURVIVORS}{self._first_token}", rank=1)
-                saver = int(keys.create(f"{facts['step']}", str(self.rank).encode()))
-                saved = f"{facts['step']}-saved"
-                if saver != self.rank:
-                    return facts["step"] if keys.wait([saved], min(_SURVIVOR_WAITS, left())) else None
-                with self._unless_relieved():
-                    self._claim(facts)
-                    self._manager.save(value, facts)
-                keys.create(saved, b"1")
-                return int(facts["step"])
-        finally:
-            self._saves_last = False
-
     # -- between ranks
 
     def _device(self) -> Any:
@@ -443,88 +386,7 @@ class GroupSaves:
         """Wait for the save under way, for ``left`` seconds and until it is late, and end the agreement."""
         if self._thread is not None and not self._thread.end(left, hurried=True):
             _log.error("%s; the training ends without it", self._thread.describe())
-        self.last.close()
         self.agreement.close()
-
-
-class LastStep:
-    """The state after the last finished step of a rank, for any thread, while a later step is under way, which will never end.
-
-    When another rank dies, gloo raises in the middle of a step; when one freezes, all wait in a collective operation. Parameters
-    and optimizer are then still as after the last finished step, because ``optimizer.step`` follows the collective operations of
-    a step. So only what changes before that is copied at the end of a step: buffers, such as the statistics of batch
-    normalization, and the random generators. :meth:`close` removes its hook from PyTorch.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # whoever has it reads the parameters, and no optimizer changes them
-        self._is_intact = False
-        self._state: Callable[[], Any] | None = None
-        self._facts: Mapping[str, Any] = {}
-        self._random: RandomStates | None = None
-        self._copies: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}  # by name: a buffer, and its copy
-        self._hook = register_optimizer_step_pre_hook(self._begin_change)
-
-    def keep(self, state: Any, facts: Mapping[str, Any]) -> None:
-        """Say that a step is finished. ``state`` is as in ``Checkpoint.step_done``."""
-        with self._lock:
-            self._state, self._facts = (state if callable(state) else lambda: state), facts
-            self._random = RandomStates()
-            self._copy_buffers()
-            self._is_intact = True
-
-    @contextmanager
-    def held(self) -> Iterator[tuple[Any, Mapping[str, Any]] | None]:
-        """Give the state after the last step with its facts, and let no optimizer change it in the block.
-
-        ``None`` if it has changed since, or if it is not one of ``state_of`` alone: a program's own values may have changed.
-        """
-        with self._lock:
-            yield self._taken() if self._is_intact else None
-
-    def close(self) -> None:
-        """Keep nothing any more."""
-        self._hook.remove()
-        self._is_intact, self._state = False, None
-        self._copies.clear()
-
-    def _begin_change(self, *_: Any) -> None:
-        with self._lock:
-            self._is_intact = False
-
-    def _taken(self) -> tuple[Any, Mapping[str, Any]] | None:
-        if self._state is None:
-            return None
-        value = self._state()
-        if not isinstance(value, dict) or value.keys() != {"parts", "random"} or self._random is None:
-            return None
-        parts = parts_seen()
-        if parts.keys() != value["parts"].keys() or not all(isinstance(each, _STEPPED) for each in parts.values()):
-            return None
-        if any(self._copies.get(name, (None,))[0] is not buffer for name, buffer in _buffers(parts)):
-            return None  # the step under way has put another tensor there
-        now = {key: buffer.detach().clone() for key, (buffer, _) in self._copies.items()}
-        try:
-            self._put(lambda key: self._copies[key][1])
-            states = {name: _owned(each) for name, each in self._state()["parts"].items()}
-        finally:
-            self._put(lambda key: now[key])
-        return {"parts": states, "random": self._random.packed()}, self._facts
-
-    def _copy_buffers(self) -> None:
-        before, self._copies = self._copies, {}
-        for name, buffer in _buffers(parts_seen()):
-            kept, copy = before.get(name, (None, None))
-            if kept is buffer and copy is not None:
-                copy.copy_(buffer)
-            else:
-                copy = buffer.detach().clone()
-            self._copies[name] = (buffer, copy)
-
-    def _put(self, value_of: Callable[[str], torch.Tensor]) -> None:
-        with torch.no_grad():
-            for key, (buffer, _) in self._copies.items():
-                buffer.copy_(value_of(key))
 
 
 def _numbers_in(group: Any, size: int) -> list[int]:
@@ -550,18 +412,3 @@ def _sharded_tensors(value: Any) -> Iterator[Any]:
     elif isinstance(value, Mapping | list | tuple):
         for part in value.values() if isinstance(value, Mapping) else value:
             yield from _sharded_tensors(part)
-
-
-def _buffers(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, part in parts.items():
-        if isinstance(part, torch.nn.Module):
-            yield from part.named_buffers(prefix=name)
-
-
-def _owned(value: Any) -> Any:
-    """Return a state with copies of its arrays, which share their memory with tensors of the model."""
-    if isinstance(value, Mapping):
-        return {key: _owned(each) for key, each in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_owned(each) for each in value)
-    return value.copy() if hasattr(value, "__array_interface__") and hasattr(value, "copy") else value

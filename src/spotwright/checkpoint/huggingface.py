@@ -17,11 +17,6 @@ that Python's ``tempfile`` makes.
 transformers gives a callback neither the trainer nor a word before it looks for a checkpoint, and refuses
 ``resume_from_checkpoint=True`` without one (``Trainer.train`` in ``transformers/trainer.py``). Therefore this module puts a
 function before ``Trainer.train``. It leaves trainers alone without a :class:`SpotCallback`.
-
-A save in the last step of an epoch comes before ``on_epoch_end``, and with it before the evaluation, the logging and the best
-metric of that epoch. transformers resumes with the next epoch and leaves them out. So the save says that they are owed, and a
-resumed training begins with them. Callbacks with a state (``ExportableState``), such as the patience of early stopping, are
-restored by default here; in transformers only with ``restore_callback_states_from_checkpoint``.
 """
 
 from __future__ import annotations
@@ -29,10 +24,10 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +36,7 @@ try:
     from accelerate import Accelerator
     from transformers import Trainer, TrainerCallback
     from transformers.trainer import TRAINER_STATE_NAME
-    from transformers.trainer_callback import EarlyStoppingCallback, ExportableState, TrainerControl, TrainerState
+    from transformers.trainer_callback import TrainerControl, TrainerState
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
     from transformers.training_args import TrainingArguments
 except ImportError as error:
@@ -57,23 +52,21 @@ from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import PlaceError
 from spotwright.checkpoint.folder_saves import FolderSaves, claim_together, is_replicated
 from spotwright.checkpoint.marked_folder import MarkedFolders
-from spotwright.checkpoint.place_owners import NEW_EACH_TIME, PlaceOwner, accept_complete
-from spotwright.checkpoint.store import check_name
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.termination import EXIT
 
 __all__ = ["SpotCallback"]
 
 
 _OWN_PLACE = (
-    'give each training its own place, such as SpotCallback(name="fold1") or output_dir="runs/fold1". To continue the same '
-    "training in another Trainer, use SpotCallback(again=True)"
+    'give each training its own output_dir, such as output_dir="runs/fold1". To continue the same training in another Trainer, '
+    "use SpotCallback(again=True)"
 )
 
 
 class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not there when types are checked
     """The callback for ``Trainer(callbacks=[SpotCallback()])``.
 
-    - ``name`` is that of one of several trainings, such as ``"fold1"``: its checkpoints are below those of ``output_dir``.
     - ``every`` is the seconds between two saves beside ``save_strategy``; by default none.
     - ``again`` lets another ``Trainer`` of this process continue the work of the first one in an ``output_dir``. Without it,
       the second one that resumes there raises; ``train`` of the same ``Trainer`` goes on.
@@ -81,10 +74,8 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     Raises :class:`ValueError` for arguments with which a training cannot resume.
     """
 
-    def __init__(self, *, name: str = "", every: float | None = None, again: bool = False) -> None:
-        if name:
-            check_name(name)
-        self._name, self._every, self._again = name, every, again
+    def __init__(self, *, every: float | None = None, again: bool = False) -> None:
+        self._every, self._again = every, again
         self._training: AttendedTraining | None = None
         self._folders: MarkedFolders | None = None
         self._facts: dict[str, Any] = {}
@@ -93,16 +84,11 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._is_whole = False
         self._resumed_from: Path | None = None
         self._trainer: Trainer | None = None
-        self._last: _LastCall | None = None
-        self._within_step = False
 
     # -- called by transformers
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Raise :class:`ValueError` or :class:`PlaceError` for arguments with which a training cannot resume."""
-        self._check(args)
-
-    def _check(self, args: TrainingArguments) -> None:
         if getattr(args, "enable_jit_checkpoint", False):
             raise ValueError(
                 "remove enable_jit_checkpoint=True: it ends an interrupted training with exit 0, which counts as a success;"
@@ -128,11 +114,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         if self._resumed_from is not None:
             _take_problem_type(self._resumed_from, options.get("model"))
             if self._trainer is not None:
-                facts = marked_folder.facts_of(self._resumed_from)
-                _put_loss_back(self._trainer, facts.get("loss"))
-                if _is_over(self._trainer) and not facts.get("owes"):
-                    training, place = _training_of(self._trainer), self._resumed_from.parent
-                    accept_complete(place, state.global_step, facts.get("training"), training, _OWN_PLACE)
+                _put_loss_back(self._trainer, marked_folder.facts_of(self._resumed_from).get("loss"))
         if self._folders is not None and not state.is_hyper_param_search:  # a search has a folder for each trial
             self._training = AttendedTraining(
                 state.global_step, state.max_steps, saves_when_due=self._every is not None, every=self._every
@@ -141,14 +123,12 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Save at the agreed step."""
         if self._training is not None:
-            self._within_step = True
             if self._training.step_done(state.global_step):
                 control.should_save = True
             self._keep_random(control)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Prepare for an evaluation."""
-        self._within_step = False
         if self._training is not None:
             self._keep_random(control)
 
@@ -179,72 +159,37 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
 
         ``resumes`` says that it resumes from the newest one. Raises :class:`PlaceError` if that is another training's.
         """
-        self._check(trainer.args)  # a callback that was added later has not heard of the end of the initialization
         self._resumed_from, self._trainer = None, trainer
         owner = PlaceOwner(trainer, _OWN_PLACE, again=self._again or not resumes)
         args = trainer.args
-        if str(getattr(args.save_strategy, "value", args.save_strategy)) == "no" and self._every is None:
-            _warn(
-                'save_strategy="no": only a notice, SIGTERM and the end of the training save, and a node that goes without '
-                "notice takes all work with it; SpotCallback(every=600) saves every 600 s"
-            )
-        self._folders = MarkedFolders(_place(args.output_dir) / self._name, f"{PREFIX_CHECKPOINT_DIR}-", _looks_whole)
+        before = args.output_dir, args.save_total_limit
+        self._folders = MarkedFolders(_place(args.output_dir), f"{PREFIX_CHECKPOINT_DIR}-", _looks_whole)
         self._facts = {"processes": args.world_size, **marked_folder.model_facts([trainer.model])}
         self._keep = args.save_total_limit
-        self._last = _LastCall(trainer)
-        # It begins with a collective operation (store_flos): no rank can save by itself once another one is dead.
-        save, handler = trainer._save_checkpoint, trainer.callback_handler  # noqa: SLF001
-        with ExitStack() as stack:
-            stack.callback(setattr, args, "output_dir", args.output_dir)
-            stack.callback(setattr, args, "save_total_limit", args.save_total_limit)
-            args.output_dir = str(self._folders.place)
-            args.save_total_limit = None  # transformers removes the last whole checkpoint before the new one is whole
-            stack.enter_context(_replaced(trainer, "_save_checkpoint", functools.partial(self._save, trainer, save)))
-            stack.enter_context(_replaced(trainer, "_maybe_log_save_evaluate", self._last))
-            begin = functools.partial(self._begin, trainer, handler.on_train_begin)
-            stack.enter_context(_replaced(handler, "on_train_begin", begin))
-            if (run_epoch := getattr(trainer, "_run_epoch", None)) is not None:  # of newer versions
-                run = functools.partial(self._run_epoch, trainer, run_epoch)
-                stack.enter_context(_replaced(trainer, "_run_epoch", run))
-            try:
-                for line in claim_together(self._folders, trainer.accelerator, owner, marks=args.should_save):
-                    _warn("%s: %s", self._folders.place, line)
-                yield
-                self._end_if_unfinished()
-            except BaseException:
-                if self._training is not None:
-                    self._training.abandon()
-                raise
-            finally:
-                self.close()
-                self._folders = self._trainer = self._last = None
-
-    def _begin(self, trainer: Trainer, begin: Callable[..., TrainerControl], *values: Any) -> TrainerControl:
-        """Begin a training: with the states of its callbacks, and with what the last save has owed."""
-        if self._resumed_from is not None:
-            _restore_callbacks(trainer)
-        control = begin(*values)
-        owed = None if self._resumed_from is None else marked_folder.facts_of(self._resumed_from).get("owes")
-        if owed is None or self._training is None:
-            return control
-        trainer.control = control
-        _pay(trainer, owed, str(self._resumed_from))
-        return trainer.control
-
-    def _run_epoch(self, trainer: Trainer, run_epoch: Callable[..., None], **options: Any) -> None:
-        """Run an epoch, unless the training was over before it: transformers asks for that only after one more step.
-
-        The end of a training is saved with all that has come after its last step, so that an attempt which follows, because
-        the outputs were lost, makes no step.
-        """
-        if trainer.control.should_training_stop or (self._resumed_from is not None and _is_over(trainer)):
-            trainer.control.should_training_stop = True
-        else:
-            run_epoch(**options)
-        if self._training is not None and self._last is not None and _is_over(trainer) and not self._last.is_saved:
-            self._within_step = False
-            trainer._save_checkpoint(options["model"], options["trial"])  # noqa: SLF001
-            trainer.control = trainer.callback_handler.on_save(trainer.args, trainer.state, trainer.control)
+        args.output_dir = str(self._folders.place)
+        args.save_total_limit = None  # transformers removes the last whole checkpoint before the new one is whole
+        # It begins with a collective operation (store_flos): a rank cannot save alone once another one is dead.
+        save = trainer._save_checkpoint  # noqa: SLF001  # no callback is called around it
+        trainer._save_checkpoint = functools.partial(self._save, trainer, save)  # noqa: SLF001
+        run_epoch = getattr(trainer, "_run_epoch", None)  # of newer versions
+        if run_epoch is not None:
+            trainer._run_epoch = functools.partial(_run_unless_finished, trainer, run_epoch)  # noqa: SLF001
+        try:
+            for line in claim_together(self._folders, trainer.accelerator, owner, marks=args.should_save):
+                _warn("%s: %s", self._folders.place, line)
+            yield
+            self._end_if_unfinished()
+        except BaseException:
+            if self._training is not None:
+                self._training.abandon()
+            raise
+        finally:
+            args.output_dir, args.save_total_limit = before
+            trainer._save_checkpoint = save  # noqa: SLF001
+            if run_epoch is not None:
+                trainer._run_epoch = run_epoch  # noqa: SLF001
+            self.close()
+            self._folders = self._trainer = None
 
     def _end_if_unfinished(self) -> None:
         if self._training is not None and self._training.is_unfinished:
@@ -288,22 +233,13 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             return
         state = trainer.state
         best = state.best_model_checkpoint
-        owed = None if self._last is None else self._last.owed(within_step=self._within_step)
         saves = FolderSaves(self._folders, self._training, trainer.accelerator, marks=trainer.args.should_save)
         self._is_whole = saves.save(
             state.global_step,
             lambda folder: self._write(trainer, folder, lambda: save(*values)),
-            {
-                **self._facts,
-                "step": state.global_step,
-                "loss": _loss_of(trainer, alone=self._training.is_alone),
-                "owes": owed,
-                "training": _training_of(trainer),
-            },
+            {**self._facts, "step": state.global_step, "loss": _loss_of(trainer, alone=self._training.is_alone)},
             is_independent=is_replicated(trainer.accelerator) and not state.best_global_step,  # which is waited for
         )
-        if self._is_whole and self._last is not None:
-            self._last.is_saved = owed is None
         if not self._is_whole:
             state.best_model_checkpoint = best
         elif trainer.args.push_to_hub:
@@ -324,90 +260,6 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             state.best_model_checkpoint = str(self._folders.folder_of(state.global_step))
             if args.should_save:
                 state.save_to_json(str(folder / TRAINER_STATE_NAME))
-
-
-class _LastCall:
-    """The last call of ``Trainer._maybe_log_save_evaluate``, which comes after each step and after each epoch."""
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer, self._call = trainer, trainer._maybe_log_save_evaluate  # noqa: SLF001
-        self._step = -1
-        self._gradient: Any = None
-        self._rate: float | None = None
-        self.is_saved = False
-        """True if the state after the last step was saved with all that has come after it."""
-
-    def __call__(self, tr_loss: Any, grad_norm: Any, *values: Any, learning_rate: Any = None) -> None:
-        """Called by transformers."""
-        control, step = self._trainer.control, self._trainer.state.global_step
-        if step != self._step or control.should_log or control.should_evaluate:
-            self.is_saved = False
-        self._step, self._rate, self._gradient = step, learning_rate, grad_norm
-        self._call(tr_loss, grad_norm, *values, learning_rate=learning_rate)
-
-    def owed(self, *, within_step: bool) -> dict[str, Any] | None:
-        """Return what a save at this moment owes: the end of the epoch, with values that it logs; ``None``: nothing."""
-        state, control = self._trainer.state, self._trainer.control
-        is_end = float(state.epoch or 0.0).is_integer() or state.global_step >= state.max_steps
-        if not within_step or not (is_end or control.should_training_stop or control.should_epoch_stop):
-            return None
-        gradient = (
-            None if self._gradient is None else float(self._gradient)
-        )  # not at each step: a GPU would be waited for
-        return {"grad_norm": gradient, "learning_rate": self._rate}
-
-
-def _pay(trainer: Any, owed: dict[str, Any], folder: str) -> None:
-    """Do what a save at the end of an epoch has owed. ``folder`` has the random numbers from before."""
-    trainer._load_rng_state(folder)  # noqa: SLF001  # a save in here saves them
-    trainer.control = trainer.callback_handler.on_epoch_end(trainer.args, trainer.state, trainer.control)
-    trainer._maybe_log_save_evaluate(  # noqa: SLF001
-        trainer._tr_loss,  # noqa: SLF001
-        owed.get("grad_norm"),
-        trainer.model_wrapped,
-        None,
-        max(0, round(trainer.state.epoch or 0) - 1),
-        None,
-        time.time(),
-        learning_rate=owed.get("learning_rate"),
-    )
-
-
-def _restore_callbacks(trainer: Any) -> None:
-    """Give each callback that has a state the one from the checkpoint, and keep its arguments, which the program says now."""
-    saved = trainer.state.stateful_callbacks
-    seen: dict[str, int] = {}
-    for callback in trainer.callback_handler.callbacks:
-        if not isinstance(callback, ExportableState):
-            continue
-        name = type(callback).__name__
-        states = saved.setdefault(name, callback.state())  # a save looks for each of them
-        number = seen[name] = seen.get(name, -1) + 1
-        of_all = [states] if isinstance(states, dict) else states
-        alike = sum(type(each).__name__ == name for each in trainer.callback_handler.callbacks)
-        last = of_all[-alike:]  # each save appends those of all
-        for attribute, value in last[min(number, len(last) - 1)].get("attributes", {}).items():
-            setattr(callback, attribute, value)
-
-
-def _is_over(trainer: Any) -> bool:
-    """True if a training has reached its last step, or its early stopping; what else stops one may want it to go on later."""
-    if 0 < trainer.state.max_steps <= trainer.state.global_step:
-        return True
-    return any(
-        isinstance(each, EarlyStoppingCallback) and each.early_stopping_patience_counter >= each.early_stopping_patience
-        for each in trainer.callback_handler.callbacks
-    )
-
-
-def _training_of(trainer: Any) -> dict[str, Any]:
-    """What a training is: its model, and the number of its samples, if its data have one."""
-    found: dict[str, Any] = {"model": type(trainer.accelerator.unwrap_model(trainer.model)).__name__}
-    try:
-        found["samples"] = len(trainer.train_dataset)
-    except (TypeError, NotImplementedError):
-        return found  # a stream
-    return found
 
 
 _train = Trainer.train
@@ -450,6 +302,9 @@ def _place(output_dir: str) -> Path:
     return wanted if wanted.is_relative_to(place) else place / _below(output_dir)
 
 
+_NEW_EACH_TIME = re.compile(r"tmp[a-z0-9_]{8}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # tempfile's names, UUIDs
+
+
 def _below(output_dir: str) -> Path:
     """The path of an ``output_dir`` below the attempt's place: the same one in every attempt and on every node."""
     path = Path(os.path.normpath(output_dir))
@@ -459,17 +314,15 @@ def _below(output_dir: str) -> Path:
             path = path.relative_to(base)
             break
     parts = path.relative_to(path.anchor).parts
-    return Path(*(part for part in parts if part != ".." and not NEW_EACH_TIME.fullmatch(part)))
+    return Path(*(part for part in parts if part != ".." and not _NEW_EACH_TIME.fullmatch(part)))
 
 
-@contextmanager
-def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Put a function in the place of a method of an object."""
-    setattr(owner, name, function)
-    try:
-        yield
-    finally:
-        delattr(owner, name)
+def _run_unless_finished(trainer: Trainer, run_epoch: Callable[..., None], **options: Any) -> None:
+    """Run an epoch, unless the training was finished before it: transformers asks for that only after one more step."""
+    if 0 < trainer.state.max_steps <= trainer.state.global_step:
+        trainer.control.should_training_stop = True
+    else:
+        run_epoch(**options)
 
 
 def _loss_of(trainer: Trainer, *, alone: bool) -> list[float]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.checkpoint.errors import OtherProgram, PlaceError
-from spotwright.checkpoint.place_owners import PlaceOwner, describe_command
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.save_log import SaveLog, describe_writer
 from spotwright.checkpoint.store import FolderStore, open_store
 
@@ -165,16 +165,13 @@ class MarkedFolders:
         """Become the writer of the place, and move torn folders aside. Returns a line for each of them.
 
         ``owner`` is the training that claims. Raises :class:`PlaceError` if the place cannot be used, or another training of this
-        process or attempt has it.
+        process has it.
         """
-        earlier = self._claims.latest_claim()
-        is_new = earlier is None
+        is_new = self._claims.latest_claim() is None
         saves = str(self.place / self.prefix)
         if owner is not None:
-            owner.check(saves, earlier.data if earlier else None)
-        self.writer = self._claims.claim_token(
-            {"who": describe_writer(), **describe_command(), "at": time.time()}
-        ).number
+            owner.check(saves, is_claimed=not is_new)
+        self.writer = self._claims.claim_token({"who": describe_writer(), "at": time.time()}).number
         if owner is not None:
             owner.set(saves)
         moved = self._clear_writers()

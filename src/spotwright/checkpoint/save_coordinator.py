@@ -264,11 +264,6 @@ class SaveCoordinator:
                 break
         return number
 
-    def is_blocked(self, after: float) -> bool:
-        """Return whether the main thread makes neither a step nor a save within ``after`` seconds; wait that long."""
-        calls = self._calls
-        return not self._ended.wait(after) and self._calls == calls and self._saving is None
-
     def end_if_blocked(self, why: str, code: int, after: float = _BLOCKED_AFTER) -> None:
         """Exit with this code, from a thread, unless the process gets on within ``after`` seconds, repeatedly.
 

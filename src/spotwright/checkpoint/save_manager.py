@@ -24,7 +24,7 @@ from spotwright.checkpoint.errors import (
     StaleWriter,
     UnstorableState,
 )
-from spotwright.checkpoint.place_owners import PlaceOwner, describe_command
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.save_log import LogEntry, SaveLog, describe_writer
 from spotwright.checkpoint.save_policy import Hazard
 from spotwright.checkpoint.store import Store
@@ -83,11 +83,9 @@ class SaveManager:
                 lived += prior.exposure(last.data["age"])
                 taken += not last.data["finished"]
         past = [taken, lived]
-        about = {
-            "who": describe_writer(), **describe_command(), "program": self._program, "past": past, "at": time.time()
-        }  # fmt: skip
+        about = {"who": describe_writer(), "program": self._program, "past": past, "at": time.time()}
         if self._owner is not None:
-            self._owner.check(self.store.place, earlier.data if earlier else None)
+            self._owner.check(self.store.place, is_claimed=earlier is not None)
         self.log.claim_token(about, ranks=ranks)
         if self._owner is not None:
             self._owner.set(self.store.place)

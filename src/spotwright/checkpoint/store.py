@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Protocol
 from spotwright.checkpoint.errors import PlaceError, SaveFailed
 from spotwright.links_below import is_plain
 
-__all__ = ["FolderStore", "Store", "check_name", "open_store"]
+__all__ = ["FolderStore", "Store", "open_store"]
 
 
 class Store(Protocol):
@@ -86,15 +86,10 @@ def open_store(
     return ObjectStore(address, options or {})
 
 
-def check_name(name: str) -> None:
-    """Raise :class:`ValueError` if the name of a training would lie outside of its place."""
-    if not is_plain(name):
-        raise ValueError(f"name={name!r}: expected a relative path, such as name='fold1'")
-
-
 def _below(address: str, name: str) -> str:
     """Return the address of a training by its name, in the place that several share."""
-    check_name(name)
+    if not is_plain(name):
+        raise ValueError(f"name={name!r}: expected a relative path, such as name='fold1'")
     head, mark, query = address.partition("?") if "://" in address else (address, "", "")
     return f"{head.rstrip('/')}/{name}{mark}{query}"
 

@@ -22,8 +22,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from spotwright.checkpoint.attempt_environment import hear_sigterm
-
 if TYPE_CHECKING:
     from spotwright.notices import Notice, NoticeWatch
 
@@ -155,7 +153,6 @@ class Termination:
         first = not self.terminated
         if first:
             self.terminated = True
-            hear_sigterm()
             self._end = time.monotonic() + seconds_from_environment("SPOTWRIGHT_GRACE", _GRACE)
             if self.on_sigterm is not None:
                 self.on_sigterm()

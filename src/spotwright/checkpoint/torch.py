@@ -1,7 +1,5 @@
 """Checkpoints for PyTorch: the ``state_dict`` of models and optimizers, and the random generators, without pickle.
 
-The generators are PyTorch's, NumPy's global one and Python's; others, such as ``numpy.random.default_rng()``, are the program's.
-
 Tensors are copied to the CPU and stored as arrays; they are loaded as tensors, which
 ``load_state_dict`` moves to the device of the model. Types that NumPy does not have (``bfloat16`` and the 8-bit floats) keep
 their bits. With several ranks, ``Checkpoint(group=torch.distributed.group.WORLD)`` saves a step that all of them agree on: a
@@ -19,13 +17,8 @@ of ranks. Shards of the older ``FullyShardedDataParallel`` must be gathered firs
 
 from __future__ import annotations
 
-import random as python_random
-import struct
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-
-import numpy as np
 
 try:
     import torch
@@ -34,21 +27,9 @@ except ImportError as error:
 
 from spotwright.checkpoint.errors import OtherProgram, UnstorableState
 
-__all__ = [
-    "RandomStates",
-    "Shards",
-    "is_sharded",
-    "own_random_state",
-    "pack",
-    "parts_seen",
-    "random_states",
-    "restore",
-    "state_of",
-    "unpack",
-]
+__all__ = ["Shards", "is_sharded", "own_random_state", "pack", "random_states", "restore", "state_of", "unpack"]
 
 _TENSOR = "~tensor"  # a key that no state_dict has
-_OTHERS = struct.Struct("<625I?d624Ii?d")  # the states of Python's and NumPy's generators
 _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
@@ -68,14 +49,12 @@ class Shards:
 
 
 def state_of(**parts: Any) -> dict[str, Any]:
-    """Return the ``state_dict`` of each part by its name, with the states of PyTorch's, NumPy's and Python's random generators.
+    """Return the ``state_dict`` of each part by its name, with the states of PyTorch's random generators.
 
     If a model has ``DTensor`` parameters (``fully_shard``, tensor parallelism), the tensors are neither gathered nor copied: only
     ``Checkpoint(group=...)`` saves them, in shards. The model of each optimizer must then be one of the parts. Raises
     :class:`UnstorableState` if it is not.
     """
-    global _seen  # noqa: PLW0603  # what a program names is the same at each step
-    _seen = {name: weakref.ref(part) for name, part in parts.items()}
     models = [part for part in parts.values() if isinstance(part, torch.nn.Module)]
     if is_sharded([list(model.parameters()) for model in models]):
         states = {name: _sharded_state(name, part, models) for name, part in parts.items()}
@@ -110,55 +89,26 @@ def restore(state: Mapping[str, Any] | Shards | None, **parts: Any) -> None:
         _set_own_random_state(unpack(state["random"]["ranks"]))
 
 
-_seen: dict[str, weakref.ref[Any]] = {}
-
-
-def parts_seen() -> dict[str, Any]:
-    """Return the parts of the last :func:`state_of` of this process; a part that is gone is ``None``."""
-    return {name: part() for name, part in _seen.items()}
-
-
-class RandomStates:
-    """The present states of the random generators of this process. It is made in microseconds, and packed when needed."""
-
-    def __init__(self) -> None:
-        self._cpu, self._python = torch.get_rng_state(), python_random.getstate()
-        self._numpy = np.random.get_state()  # noqa: NPY002  # the one that others draw from
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-
-    def packed(self) -> dict[str, Any]:
-        """Return them as values that a checkpoint stores."""
-        random: dict[str, Any] = {"cpu": self._cpu, "others": self.others()}
-        if self._cuda is not None:
-            random["cuda"] = self._cuda
-        packed: dict[str, Any] = pack(random)
-        return packed
-
-    def others(self) -> torch.Tensor:
-        """Return the states of Python's generator and of NumPy's global one as bytes."""
-        _, keys, gauss = self._python
-        _, numbers, position, has_gauss, next_gauss = self._numpy
-        values = (*keys, gauss is not None, gauss or 0.0, *numbers.tolist(), position, bool(has_gauss), next_gauss)
-        return torch.frombuffer(bytearray(_OTHERS.pack(*values)), dtype=torch.uint8)
-
-
 def random_states() -> dict[str, Any]:
-    """Return the states of the random generators of this process."""
-    return RandomStates().packed()
+    """Return the states of PyTorch's random generators of this process."""
+    random: dict[str, Any] = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        random["cuda"] = torch.cuda.get_rng_state_all()
+    packed: dict[str, Any] = pack(random)
+    return packed
 
 
 def _set_random_states(states: Mapping[str, Any]) -> None:
-    """Set the random generators as in :func:`random_states`."""
+    """Set PyTorch's random generators as in :func:`random_states`."""
     random = unpack(states)
     torch.set_rng_state(random["cpu"])
-    _set_others(random["others"])
     if "cuda" in random and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(random["cuda"])
 
 
 def own_random_state() -> torch.Tensor:
-    """Return the states of this rank's random generators in one tensor: those of the processor, then that of its device."""
-    states = [torch.get_rng_state(), RandomStates().others()]
+    """Return the states of this rank's random generators in one tensor: the processor's, then that of its device."""
+    states = [torch.get_rng_state()]
     if torch.cuda.is_available():
         states.append(torch.cuda.get_rng_state())
     return torch.cat(states)
@@ -171,18 +121,8 @@ def _set_own_random_state(rows: torch.Tensor) -> None:
         return
     row, length = rows[distributed.get_rank()], len(torch.get_rng_state())
     torch.set_rng_state(row[:length].clone())
-    _set_others(row[length : length + _OTHERS.size])
-    device = row[length + _OTHERS.size :]
-    if torch.cuda.is_available() and len(device):
-        torch.cuda.set_rng_state(device.clone())
-
-
-def _set_others(state: torch.Tensor) -> None:
-    values = _OTHERS.unpack(bytes(state.cpu().numpy()))
-    version = python_random.getstate()[0]
-    python_random.setstate((version, values[:625], values[626] if values[625] else None))
-    numbers = np.array(values[627:1251], dtype=np.uint32)
-    np.random.set_state(("MT19937", numbers, values[1251], int(values[1252]), values[1253]))  # noqa: NPY002
+    if torch.cuda.is_available() and len(row) > length:
+        torch.cuda.set_rng_state(row[length:].clone())
 
 
 def is_sharded(value: Any) -> bool:

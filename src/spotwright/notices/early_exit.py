@@ -35,21 +35,23 @@ def progress_in(message: str) -> float | None:
     return min(1.0, float(found[1])) if found else None
 
 
-def leave_early(
-    share: float, environ: Mapping[str, str], message_file: str = MESSAGE_FILE, *, terminated: bool = False
-) -> None:
+def leave_early(share: float, environ: Mapping[str, str], message_file: str = MESSAGE_FILE) -> None:
     """Exit with 143 now, if the environment's source of notices says that this node is going away.
 
     ``share`` is the finished part of the work, below 1. A source that does not answer counts as no notice. An existing message
-    stays. ``terminated`` says that SIGTERM was received, which needs no notice.
+    stays.
     """
-    if not (terminated or _node_goes(environ)):
+    try:
+        source = from_environment(environ)
+        notice = None if source is None else source.wait(0.0)
+    except SourceError:
+        return
+    if notice is None or notice.kind == "rebalance":  # after a recommendation the node may stay
         return
     _leave_word(share, message_file)
-    why = "SIGTERM was received" if terminated else "the node is going away"
     with suppress(OSError, ValueError):  # a closed stream needs no more output
         sys.stderr.write(
-            f"spotwright: {share:.0%} of the work is done and {why}, so this process exits with {EXIT} and the"
+            f"spotwright: {share:.0%} of the work is done and the node is going away, so this process exits with {EXIT} and the"
             " next attempt resumes; work that may stop early reports a progress of 1\n"
         )
     if "logging" in sys.modules:
@@ -58,15 +60,6 @@ def leave_early(
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(EXIT)
-
-
-def _node_goes(environ: Mapping[str, str]) -> bool:
-    try:
-        source = from_environment(environ)
-        notice = None if source is None else source.wait(0.0)
-    except SourceError:
-        return False
-    return notice is not None and notice.kind != "rebalance"  # after a recommendation the node may stay
 
 
 def _leave_word(share: float, message_file: str) -> None:

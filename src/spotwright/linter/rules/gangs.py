@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import indent
 
-from spotwright.kinds.jobset import IN_PLACE, has_agent
 from spotwright.kinds import volcano
+from spotwright.kinds.jobset import IN_PLACE, has_agent
 from spotwright.linter.rule import ON_SPOT, SHIELDS, Checks, Problem, Rule, Severity
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
