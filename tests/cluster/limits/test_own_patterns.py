@@ -135,6 +135,22 @@ def cost(compiled: re.Pattern[Any], method: str, text: Any) -> float:
     return time.thread_time() - began
 
 
+def linear(short: float, long: float) -> bool:
+    """Whether the seconds of a text four times as long are about four times as many; a quadratic pattern takes 16 times."""
+    return long < 8 * short + 0.001
+
+
+def quickest(compiled: re.Pattern[Any], method: str, texts: list[Any]) -> tuple[float, float]:
+    """The least seconds of a short and a long text, in turns: other processes of the machine make a single turn slower."""
+    short = long = float("inf")
+    for _ in range(12):
+        short = min(short, cost(compiled, method, texts[0]))
+        long = min(long, cost(compiled, method, texts[1]))
+        if linear(short, long):
+            break
+    return short, long
+
+
 def test_the_package_has_patterns_that_meet_foreign_texts() -> None:
     assert len(ALL) > 50
 
@@ -150,9 +166,8 @@ def test_a_pattern_takes_time_with_the_length_of_the_text_alone(pattern: Pattern
                     texts = [text.encode("utf-8", "replace") for text in texts]
                 long = cost(compiled, method, texts[1])
                 if long > 0.002:  # else it is quick whatever it does
-                    short = min(cost(compiled, method, texts[0]) for _ in range(3))
-                    long = min(cost(compiled, method, texts[1]) for _ in range(3))
-                    assert long < 8 * short + 0.001, f"{method} of {seed!r}: {short:.5f} s, then {long:.5f} s"
+                    short, long = quickest(compiled, method, texts)
+                    assert linear(short, long), f"{method} of {seed!r}: {short:.5f} s, then {long:.5f} s"
 
 
 @pytest.mark.parametrize("text", ["0", "0.", "1h", "west", "a-a1", "us-east", "7 "])
