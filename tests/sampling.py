@@ -1,4 +1,4 @@
-"""Parameters of suites that show one fact many times: a sample for ``make test``, all of them for ``make test-long``."""
+"""Parameters of suites that show one fact many times: a sample for ``make test``, most of them for ``make test-long``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-__all__ = ["every", "only"]
+__all__ = ["every", "only", "shared"]
 
 
 def every(step: int, values: Iterable[Any]) -> list[ParameterSet]:
@@ -19,6 +19,13 @@ def every(step: int, values: Iterable[Any]) -> list[ParameterSet]:
 def only(sample: Container[Any], values: Iterable[Any]) -> list[ParameterSet]:
     """The values as parameters; all that are not in ``sample`` are marked ``long``."""
     return [_parameter(value, sampled=value in sample) for value in values]
+
+
+def shared(step: int, sample: Container[Any], values: Iterable[Any]) -> list[ParameterSet]:
+    """The values as parameters, for tests of minutes: outside ``sample`` every ``step``-th is ``long`` and the rest ``many``."""
+    rest = [value for value in values if value not in sample]
+    marks = {value: pytest.mark.long if index % step == 0 else pytest.mark.many for index, value in enumerate(rest)}
+    return [pytest.param(value, marks=marks.get(value, ())) for value in values]
 
 
 def _parameter(value: Any, *, sampled: bool) -> ParameterSet:

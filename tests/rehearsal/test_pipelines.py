@@ -179,7 +179,9 @@ def test_upstream_tasks_run_once_and_downstream_tasks_never(rehearse: Rehearse, 
 
 
 @pytest.mark.long
-def test_a_successful_trial_keeps_its_log_and_removes_its_files(rehearse: Rehearse, tmp_path: Path) -> None:
+def test_a_successful_trial_keeps_its_log_and_its_generators_and_removes_its_files(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
     (tmp_path / "chain.py").write_text(CHAIN)
 
     rehearsal = rehearse(
@@ -188,7 +190,8 @@ def test_a_successful_trial_keeps_its_log_and_removes_its_files(rehearse: Rehear
 
     trial = rehearsal.steps[0].outcomes[0].trial
     assert trial is not None
-    assert sorted(path.name for path in trial.attempts[0].folder.iterdir()) == ["claim", "exit.jsonl", "log.txt"]
+    kept = sorted(path.name for path in trial.attempts[0].folder.iterdir())
+    assert kept == ["claim", "exit.jsonl", "generators", "log.txt"]
 
 
 def test_a_failing_upstream_task_is_named_in_the_report(rehearse: Rehearse, tmp_path: Path) -> None:

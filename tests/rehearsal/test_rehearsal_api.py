@@ -20,7 +20,7 @@ POOLS = {"own": {"capacity": "spot", "notice": "1s", "simulate": {"boot": "0s"}}
 def test_the_pools_of_a_rehearsal_can_be_given_as_a_mapping(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    report = spot.rehearse(
+    spot.rehearse(
         ["sh", "-c", "echo done > result"],
         config={"pools": POOLS},
         folder=work,
@@ -29,7 +29,6 @@ def test_the_pools_of_a_rehearsal_can_be_given_as_a_mapping(tmp_path: Path) -> N
         seed=1,
         progress=False,
     )
-    assert report.safe, report.text
     plans = list((tmp_path / "state").glob("rehearsals/*/runs/*/plan-1.json"))
     assert plans
     for plan in plans:

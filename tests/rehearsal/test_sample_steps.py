@@ -13,7 +13,7 @@ from kfp import dsl
 from tests.rehearsal.conftest import Rehearse
 from tests.rehearsal.process_steps import counts_on_a_server
 from tests.rehearsal.samples import SAMPLES, USER_STEPS, SampleStep
-from tests.sampling import only
+from tests.sampling import shared
 
 from spotwright.rehearsal.causes import step_cause
 from spotwright.rehearsal.report import as_text
@@ -37,13 +37,12 @@ def check_verdict(rehearse: Rehearse, sample: SampleStep, seed: int, folder: Pat
     assert sample.cause in step_cause(rehearsal.steps[0]), as_text(rehearsal)
 
 
-@pytest.mark.parametrize("name", only(KEPT, SAMPLES))
+@pytest.mark.parametrize("name", shared(2, KEPT, SAMPLES))
 def test_a_sample_step_gets_its_verdict(name: str, rehearse: Rehearse, tmp_path: Path) -> None:
     check_verdict(rehearse, SAMPLES[name], len(name), tmp_path)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", only({"shards_in_place"}, USER_STEPS))
+@pytest.mark.parametrize("name", shared(2, (), USER_STEPS))
 def test_a_step_as_users_write_it_gets_its_verdict(name: str, rehearse: Rehearse, tmp_path: Path) -> None:
     check_verdict(rehearse, USER_STEPS[name], len(name), tmp_path)
 

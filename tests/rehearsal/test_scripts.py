@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.e2e.project import Project
-from tests.sampling import only
+from tests.sampling import shared
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +114,7 @@ LOOK_ALIKE = {
 }
 """Scripts that look as if they had a cause, in whose words it would be named, and have not."""
 KEPT = {"names_as_text", "makes_a_folder"}
-"""Scripts of `make test`; `make test-long` has all."""
+"""Scripts of `make test`; `make test-long` has every second of the others, `pytest -m many` the rest."""
 
 
 def check(name: str, script: Script, project: Project, *, is_named: bool = True) -> None:
@@ -128,13 +128,12 @@ def check(name: str, script: Script, project: Project, *, is_named: bool = True)
     assert done.code == (0 if script.verdict.startswith("safe") else 1)
 
 
-@pytest.mark.parametrize("name", only(KEPT, SCRIPTS))
+@pytest.mark.parametrize("name", shared(2, KEPT, SCRIPTS))
 def test_a_script_gets_the_verdict_that_is_true(name: str, project: Project) -> None:
     check(name, SCRIPTS[name], project)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", LOOK_ALIKE)
+@pytest.mark.parametrize("name", shared(2, (), LOOK_ALIKE))
 def test_a_cause_is_not_named_where_a_script_only_looks_like_it(name: str, project: Project) -> None:
     check(name, LOOK_ALIKE[name], project, is_named=False)
 
