@@ -47,10 +47,14 @@ def build(folder: Path, settings: Path = ROOT / "mkdocs.yml") -> subprocess.Comp
     )
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128  # the default of 5 refuses a browser that asks for the files of a page at once
+
+
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The address at which a folder is served."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    server = _Server(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
