@@ -28,7 +28,7 @@ __all__ = [
 STARTS = 180.0  # seconds until pods run, on a busy machine
 CRDS = {"JobSet": "jobsets.jobset.x-k8s.io", "TrainJob": "trainjobs.trainer.kubeflow.org"}
 ALONE = (
-    ", on spot alone: the cluster autoscaler reads no preferences, and its ConfigMap cluster-autoscaler-priority-expander is "
+    ", only on spot: the cluster autoscaler reads no preferences, and its ConfigMap cluster-autoscaler-priority-expander is "
     "not there"
 )
 """The addition to the reason why a pod was admitted for spot, if no interruption decided its rung."""
