@@ -117,6 +117,15 @@ def test_a_dear_pool_is_left_for_a_cheap_one_if_the_gain_pays_the_launch_and_the
     assert int(nearly_done.pool[0]) == 0
 
 
+def test_a_dear_pool_is_left_for_a_cheaper_one_that_is_up_although_the_cheapest_may_come_back_soon() -> None:
+    job = Job(48 * HOUR, 70 * HOUR, 720.0, 2.0, 12.0)
+    policy = chooser(job, (Pool(5.0), Pool(4.0), Pool(2.0)), Limits(720.0, 30.0))
+    facts = {"up": [True, True, False], "age": [5 * HOUR, 5 * HOUR, 600.0]}
+    choices = policy.choose(situation(policy, 60 * HOUR, 40 * HOUR, Action.SPOT, pool=0, **facts))
+    assert action(choices) is Action.SPOT
+    assert int(choices.pool[0]) == 1
+
+
 def test_a_pool_that_flaps_is_not_moved_to() -> None:
     policy = chooser(Job(48 * HOUR, 70 * HOUR, 720.0, 1.0, 3.0), (Pool(1.0), Pool(0.95)), Limits(720.0))
     flapping = situation(policy, 60 * HOUR, 40 * HOUR, Action.SPOT, pool=0, age=[30_000.0, 0.0])

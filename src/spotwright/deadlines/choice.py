@@ -175,8 +175,8 @@ class Chooser(NamedTuple):
     def _more(self, now: Situation, bucket: Any, to_go: Any) -> Any:
         """By how much each pool costs more than the spot that the table knows, ``[pool, job]``.
 
-        Its price counts until it is lost or the work is done, that of a dear pool until a cheaper one comes back, if that is
-        before; and the checkpoint has to be brought there.
+        Its price counts until it is lost or the work is done. That of a dear pool counts only until a cheaper one comes back,
+        if none is up now. The checkpoint has to be brought there.
         """
         grid, prices = self.table.grid, np.array([pool.price for pool in self.pools])
         ticks = np.minimum(np.ceil(to_go / grid.tick - 1e-9), grid.ticks).astype(np.intp)
@@ -186,7 +186,8 @@ class Chooser(NamedTuple):
         for index, price in enumerate(prices):
             if price > self.table.job.spot_price:
                 comes_cheaper = comes[prices < price].min(axis=0, initial=np.inf)
-                lasts[index] = np.minimum(lasts[index], comes_cheaper)
+                is_cheaper_up = now.up[prices < price].any(axis=0)
+                lasts[index] = np.where(is_cheaper_up, lasts[index], np.minimum(lasts[index], comes_cheaper))
         more = (prices - self.table.job.spot_price)[:, None] * lasts / 3600.0
         if self.limits.egress:
             places = np.array([pool.place for pool in self.pools])
