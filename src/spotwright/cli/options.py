@@ -237,8 +237,7 @@ class WithUserCommand(click.Command):
             raise
 
     def _command_meant(self, ctx: click.Context, args: Sequence[str], error: click.UsageError) -> str:
-        """The correct command line, if the words are a program with its options, or a pipeline and a task; else empty.
-        """
+        """The correct command line, if the words are a program with its options, or a pipeline and a task; else empty."""
         import shlex  # here: few command lines need them
         import shutil
 

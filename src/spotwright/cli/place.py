@@ -119,8 +119,7 @@ def place(
     strict: bool,
     quiet: bool,
 ) -> int:
-    """Add the policy's scheduling fields to the manifests in each FILE; - is standard input. The result goes to standard
-    output."""
+    """Add the policy's scheduling fields to the manifests in each FILE (- is standard input), on standard output."""
     _check_output(output, in_place, as_diff)
     for path in filter(_is_python, files):
         raise InputError(f"{path}: a pipeline in Python has to be compiled: use spotwright compile {path} -o FILE.yaml")

@@ -1,5 +1,4 @@
-"""The part of ``run`` and ``resume`` after the run has a name: drives it, shows progress, prints the summary, returns the exit
-code.
+"""The rest of ``run`` and ``resume`` once the run has a name: drive it, show progress, print the summary, return the exit code.
 
 Separate from :mod:`spotwright.cli.run` so that the fork server boots while these imports load.
 """
