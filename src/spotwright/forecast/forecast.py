@@ -463,7 +463,7 @@ def _crowded(tasks: Sequence[TaskToCome], outcomes: Outcomes, pools: Mapping[str
                 steps.setdefault(offer.pool, []).extend([(start, offer.share), (end, -offer.share)])
     for name, changes in steps.items():
         at_once = most = 0.0
-        for _, share in sorted(changes):  # what ends at a moment goes before what begins
+        for _, share in sorted(changes):  # at the same moment, ends before starts
             at_once += share
             most = max(most, at_once)
         if math.ceil(most - 1e-6) > pools[name].max_nodes:
