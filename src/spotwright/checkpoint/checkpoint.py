@@ -244,10 +244,10 @@ class Checkpoint:
     # -- leaving
 
     def should_stop(self) -> bool:
-        """Return True when it is time to save and leave: after SIGTERM, or if the node goes before one more step and a save.
+        """Return True when it is time to save and leave: after SIGTERM, or if the node ends before another step and a save.
 
-        For loops whose steps are too long to reach their end: save, then call :meth:`stop`. With a ``group`` it speaks of this
-        rank alone, and the ranks save together at the end of a step: leave out slow work, and go on to :meth:`step_done`.
+        For loops whose steps are too long to finish: save, then call :meth:`stop`. With a ``group`` it is about this rank only,
+        and the ranks save together at the end of a step: skip slow work, and continue to :meth:`step_done`.
         """
         self._handle_signals()
         self._saves_by_hand |= self._ranks is None

@@ -16,7 +16,7 @@ __all__ = ["capture", "put_back"]
 
 def capture() -> dict[str, Any]:
     """Return the states of this process."""
-    name, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002  # the one that others draw from
+    name, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002  # the global one
     states: dict[str, Any] = {
         "python": random.getstate(),
         "numpy": [name, keys.tolist(), position, has_gauss, gauss],

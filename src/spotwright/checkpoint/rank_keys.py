@@ -75,7 +75,7 @@ class _Call:
         """Call it."""
         try:
             self._value = self._what()
-        except BaseException as error:  # noqa: BLE001  # it is raised where the call was made
+        except BaseException as error:  # noqa: BLE001  # it is raised in the calling thread
             self._error = error
         self.over.set()
 
