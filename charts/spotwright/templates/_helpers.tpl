@@ -1,9 +1,9 @@
-{{/* The name of what is not in the release's namespace: another controller has another namespace. */}}
+{{/* The name of objects outside the release's namespace: another controller has another namespace. */}}
 {{- define "spotwright.name" -}}
 {{- if eq .Release.Namespace "spotwright" }}spotwright{{ else }}{{ printf "spotwright-%s" .Release.Namespace | trunc 63 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
-{{/* The labels by which the pods of one process are found: a list of the process, webhook or recorder, and the root. */}}
+{{/* The selector labels of one process's pods. Argument: a list of the process (webhook or recorder) and the root. */}}
 {{- define "spotwright.selector" -}}
 app.kubernetes.io/name: spotwright
 app.kubernetes.io/instance: {{ (last .).Release.Name | quote }}
@@ -19,7 +19,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: spotwright
 {{- end }}
 
-{{/* Only a name in the release's namespace, and the labels. */}}
+{{/* Metadata with a name in the release's namespace and the labels. */}}
 {{- define "spotwright.metadata" -}}
 name: spotwright
 namespace: {{ .Release.Namespace | quote }}
@@ -33,7 +33,7 @@ labels:
 {{- end }}
 {{- end }}
 
-{{/* What is wrong with the values, as sentences: a schema would name a pattern. Every value except maps and lists of Kubernetes' kinds
+{{/* The problems of the values, as sentences: a schema would name a pattern. Every value except maps and lists of Kubernetes' kinds
      has its form here, so none can bring other YAML into a manifest. */}}
 {{- define "spotwright.check" -}}
 {{- $values := .Values }}
@@ -148,7 +148,7 @@ labels:
 {{- end }}
 {{- end }}
 
-{{/* The two halves of `restricted`; every pod has both. */}}
+{{/* The pod and container settings for `restricted`; every pod has both. */}}
 {{- define "spotwright.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -166,7 +166,7 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* On nodes that are never reclaimed, by the labels of files/spot.yaml. */}}
+{{/* The node affinity that excludes spot nodes, by the labels of files/spot.yaml. */}}
 {{- define "spotwright.affinity" -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:
@@ -182,12 +182,12 @@ nodeAffinity:
 {{- if or .Values.logs.volume.size .Values.logs.volume.existingClaim }}true{{ end }}
 {{- end }}
 
-{{/* Replicas of a process, as for spotwright.selector. A volume is on one node, so one recorder uses it. */}}
+{{/* The replicas of a process; the argument is as for spotwright.selector. A volume is on one node, so one recorder uses it. */}}
 {{- define "spotwright.replicas" -}}
 {{- if and (eq (first .) "recorder") (include "spotwright.hasVolume" (last .)) }}1{{ else }}{{ int (last .).Values.replicas }}{{ end }}
 {{- end }}
 
-{{/* What the two Deployments have in common: a list of the process, webhook or recorder, and the root. The caller
+{{/* The common part of both Deployments; the argument is as for spotwright.selector. The caller
      adds the options of its container. */}}
 {{- define "spotwright.deployment" -}}
 {{- $process := index . 0 }}{{- $root := index . 1 }}
@@ -278,7 +278,7 @@ spec:
       {{- end }}
 {{- end }}
 
-{{/* The beginning of a container's options: as for spotwright.selector. */}}
+{{/* The first options of a container; the argument is as for spotwright.selector. */}}
 {{- define "spotwright.container" -}}
 {{- $root := last . }}
 - name: {{ first . }}
@@ -322,7 +322,7 @@ spec:
   {{- end }}
 {{- end }}
 
-{{/* Whether somebody else makes the serving certificate. */}}
+{{/* Whether the serving certificate comes from elsewhere. */}}
 {{- define "spotwright.givenCertificate" -}}
 {{- if or .Values.certificates.certManager .Values.certificates.secret }}true{{ end }}
 {{- end }}
@@ -331,7 +331,7 @@ spec:
 {{- .Values.certificates.secret | default "spotwright-serving" }}
 {{- end }}
 
-{{/* Of what is there for `helm test` alone. */}}
+{{/* Annotations of objects for `helm test` only. */}}
 {{- define "spotwright.hook" }}
   annotations:
     helm.sh/hook: test

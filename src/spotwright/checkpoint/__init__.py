@@ -1,7 +1,7 @@
 """Checkpoints that survive the loss of a node: each is whole or absent, and an older attempt never overwrites a newer one's.
 
-Training code imports this package anywhere, so it needs the standard library only. NumPy, fsspec and other packages are imported
-when a state or a place needs them.
+Training code imports this package anywhere, so it needs only the standard library. NumPy, fsspec and other packages are
+imported when a state or a place needs them.
 
 ::
 
@@ -13,7 +13,7 @@ when a state or a place needs them.
         state["total"] += step
         ckpt.step_done(state)                            # saves when that pays, or after a notice
 
-Code that saves by itself calls :func:`progress` and :func:`notice`, which do nothing if no variable names a file or source.
+Code with its own saves calls :func:`progress` and :func:`notice`, which do nothing if no variable names a file or source.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@
                 ...
             spot.step_done()  # saves when that pays, and after a notice
 
-Checkpoints are the folders of ``accelerator.save_state``, each with a mark that makes it count. The order of the data must
-follow from a seed and the number of the epoch, so a loader that shuffles needs accelerate's seedable sampler.
+Checkpoints are the folders of ``accelerator.save_state``, each valid once it has its mark. The order of the data must follow
+from a seed and the epoch's number, so a shuffling loader needs accelerate's seedable sampler.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _OWN_PLACE = (
 class SpotState:
     """The checkpoints of a loop with an ``Accelerator``, after its ``prepare``.
 
-    - ``place`` is a folder, on a volume that all nodes mount. Default: ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it
+    - ``place`` is a folder on a volume that all nodes mount. Default: ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it
       is not set, a folder ``spotwright-checkpoint`` in the working directory.
     - ``name`` distinguishes several trainings of one process, such as ``"fold1"``: its checkpoints are below the place.
     - ``again`` continues the work of another ``SpotState`` of this process. Without it, the second one at a place raises.
-    - ``total`` is the number of optimizer steps of the whole training, for the report of the progress; 0: not known.
+    - ``total`` is the number of optimizer steps of the whole training, for progress reports; 0: unknown.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save.
     - ``keep`` is the number of checkpoints to keep, the newest ones.
 
-    Raises :class:`PlaceError` if the place cannot be used, and :class:`ValueError` for settings with which it cannot work.
+    Raises :class:`PlaceError` if the place cannot be used, and :class:`ValueError` for unsupported settings.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class SpotState:
 
     @property
     def step(self) -> int:
-        """Number of optimizer steps that are done: those before the loaded state, and those that were ended since."""
+        """Number of finished optimizer steps: before the loaded state, and since."""
         return self._step
 
     def load(self) -> bool:
-        """Load the newest whole checkpoint; without one, returns False and changes nothing.
+        """Load the newest whole checkpoint; without one, return False and change nothing.
 
-        From now on this attempt is the writer; SIGTERM and notices are handled. Raises :class:`OtherProgram` for a model with
+        From now on this attempt is the writer, and handles SIGTERM and notices. Raises :class:`OtherProgram` for a model with
         other parameters, and :class:`PlaceError` if the place cannot be used, or another ``SpotState`` of this process has it.
         """
         accelerator = self._accelerator
@@ -118,7 +118,7 @@ class SpotState:
         return found is not None
 
     def epochs(self, count: int) -> Iterator[int]:
-        """Iterate over the numbers of the epochs that are left, from that of the loaded state (or 0) to ``count - 1``.
+        """Iterate over the numbers of the remaining epochs, from the loaded one (or 0) to ``count - 1``.
 
         Raises :class:`NotLoaded` if :meth:`load` was not called.
         """
@@ -131,7 +131,7 @@ class SpotState:
         self.close()
 
     def batches(self, loader: Any) -> Iterator[Any]:
-        """Iterate over the batches of the epoch that are left. ``loader`` comes from ``accelerator.prepare``.
+        """Iterate over the epoch's remaining batches. ``loader`` comes from ``accelerator.prepare``.
 
         Raises :class:`ValueError` for a loader whose order does not follow from a seed.
         """
@@ -155,10 +155,10 @@ class SpotState:
             self._put_random_back()
             self._batch += 1
             yield batch
-        self._put_random_back()  # where none was left
+        self._put_random_back()  # if no batch remained
 
     def step_done(self) -> None:
-        """End a batch. Saves if it was the last one of an optimizer step and a save pays, or after a notice.
+        """End a batch. Saves if it ended an optimizer step and a save pays, or after a notice.
 
         After SIGTERM this does not return: the process saves and exits with 143. Raises :class:`StaleWriter` if another
         attempt took over.

@@ -1,10 +1,10 @@
 """The environment of an attempt for the code inside it: the place for checkpoints, and the file for progress.
 
 Every attempt of ``spotwright run`` and every placed pod with a ``checkpoint`` has ``SPOTWRIGHT_CHECKPOINT``. Elsewhere the
-saves go below the working directory, one folder for each program, and a warning names it: so the same code runs without
-Spotwright, a restarted script continues, and two scripts in one folder do not load each other's state. Progress is a number
-from 0 to 1, which the code writes into the file that ``SPOTWRIGHT_PROGRESS_FILE`` names. A process that returns after a notice
-with less than 1 reported exits with 143, so that it does not count as a success.
+saves go below the working directory, one folder per program, named in a warning: the same code runs without Spotwright, a
+restarted script continues, and two scripts in one folder do not load each other's state. Progress is a number from 0 to 1 in
+the file that ``SPOTWRIGHT_PROGRESS_FILE`` names. A process that returns after a notice with less than 1 reported exits with
+143, so that it does not count as a success.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _FOLDER = "spotwright-checkpoint"
 
 _NAME_ONE = 'set the variable, or call Checkpoint("folder")'
 
-_warned: set[str] = set()  # folders that were named in a warning
+_warned: set[str] = set()  # folders named in a warning
 _temporary: dict[int, str] = {}  # by process
 
 
 def default_folder() -> str:
     """Return the folder of this program's checkpoints below the working directory; a warning names it once.
 
-    If the working directory cannot be written to, it is a new temporary folder: the process saves, and no later process loads.
+    If the working directory is not writable, it is a new temporary folder, from which no later process loads.
     """
     place = _below_working_directory()
     if place:
@@ -40,7 +40,7 @@ def default_folder() -> str:
     else:
         place = _temporary_folder()
         outlook = f"later starts will not find them, because the working directory is read-only: {_NAME_ONE}"
-    if place not in _warned and os.environ.get("RANK", "0") == "0":  # once for all ranks of a training
+    if place not in _warned and os.environ.get("RANK", "0") == "0":  # once per training
         import logging
 
         _warned.add(place)
@@ -50,7 +50,7 @@ def default_folder() -> str:
 
 
 def _below_working_directory() -> str:
-    """Return the folder in the working directory; empty if it cannot be made or written to."""
+    """Return the folder in the working directory; empty if it cannot be made or is not writable."""
     try:
         nearest = place = os.path.join(os.getcwd(), _FOLDER, _program())
     except OSError:  # the working directory was removed
@@ -61,7 +61,7 @@ def _below_working_directory() -> str:
 
 
 def _temporary_folder() -> str:
-    """Return the temporary folder of this process, the same one at each call."""
+    """Return the temporary folder of this process."""
     if os.getpid() not in _temporary:
         import tempfile
 
@@ -79,12 +79,12 @@ def _program() -> str:
     return name if name and not name.startswith(("-", ".")) else "python"
 
 
-_SECONDS_BETWEEN = 0.05  # a loop with a million steps must not spend its time on writing files
+_SECONDS_BETWEEN = 0.05  # a loop with a million steps must not spend its time writing files
 _LARGE_STEP = 0.01  # a report that differs by this share from the previous one is always written
 
 
 class ProgressFile:
-    """The progress file of the attempt in whose environment this process runs."""
+    """The progress file of this process's attempt."""
 
     def __init__(self) -> None:
         self._path = os.environ.get("SPOTWRIGHT_PROGRESS_FILE", "")
@@ -92,7 +92,7 @@ class ProgressFile:
         self._written = math.nan
 
     def report(self, share: float) -> None:
-        """Write the share of the work that is done, from 0 to 1; small changes at most 20 times a second, 1 always."""
+        """Write the finished share of the work, from 0 to 1; small changes at most 20 times a second, 1 always."""
         share = min(max(float(share), 0.0), 1.0)
         if not math.isnan(share):
             _done[os.getpid()] = share
@@ -108,7 +108,7 @@ class ProgressFile:
             os.replace(temporary, self._path)
 
 
-_done: dict[int, float] = {}  # by process: the share that it reported last
+_done: dict[int, float] = {}  # by process: its last reported share
 
 
 def _at_exit() -> None:
@@ -120,18 +120,18 @@ def _at_exit() -> None:
         leave_early(share, os.environ)
 
 
-atexit.register(_at_exit)  # now, so that what the program registers later is called before
+atexit.register(_at_exit)  # now, so that the program's own handlers are called first
 
 
-_files: dict[str, ProgressFile] = {}  # by the variable's value, so that a report goes where the variable says now
+_files: dict[str, ProgressFile] = {}  # by the variable's current value
 
 
 def progress(share: float) -> None:
     """Report the finished share of the work, a number from 0 to 1; larger and smaller ones count as 1 and 0.
 
     Call it when the attempt starts (with the checkpoint's share) and after each step; :meth:`Checkpoint.steps` does so itself.
-    Does nothing if ``SPOTWRIGHT_PROGRESS_FILE`` is not set, and never raises because of the file. A process whose last report
-    is below 1 when it ends after a notice of its node exits with 143: report 1 if the work may stop early.
+    Does nothing if ``SPOTWRIGHT_PROGRESS_FILE`` is not set, and never raises because of the file. A process that ends after a
+    notice with a last report below 1 exits with 143: report 1 if the work may stop early.
     """
     path = os.environ.get("SPOTWRIGHT_PROGRESS_FILE", "")
     if path not in _files:

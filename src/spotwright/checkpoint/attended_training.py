@@ -1,7 +1,7 @@
-"""The shared part of the adapters for training frameworks: when to save, when to leave, and what to tell other ranks.
+"""The shared part of the adapters for training frameworks: when to save, when to leave, and messages to other ranks.
 
 A framework runs the loop, and calls its adapter after each optimizer step. The adapter asks here whether to save at this step,
-saves in the framework's own way between :meth:`AttendedTraining.begin_save` and :meth:`~AttendedTraining.end_save`, and the
+and saves in the framework's own way between :meth:`AttendedTraining.begin_save` and :meth:`~AttendedTraining.end_save`; the
 process exits with 143 after SIGTERM. Several processes save one agreed step.
 """
 
@@ -29,9 +29,9 @@ __all__ = ["AttendedTraining"]
 class AttendedTraining:
     """One training of a framework, from its first step in this attempt to its last. Its methods are for the main thread.
 
-    ``step`` is the number of optimizer steps that are done, ``total`` their total (0: unknown). ``saves_when_due`` is False
-    if the framework saves by its own schedule. ``every`` is as in :class:`~spotwright.checkpoint.Checkpoint`.
-    ``is_replicated`` says that each rank has the whole model: rank 0, which writes, then saves alone where others are dead.
+    ``step`` is the number of finished optimizer steps, ``total`` their total (0: unknown). ``saves_when_due`` is False if the
+    framework saves by its own schedule. ``every`` is as in :class:`~spotwright.checkpoint.Checkpoint`. ``is_replicated``: each
+    rank has the whole model, so rank 0, which writes, saves alone if others are dead.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class AttendedTraining:
         self._agreement.needed = lambda: self._policy.needed
         self._agreement.on_missing = self._end_if_blocked
         self._agreement.replicas = [[0]] if is_replicated else ()
-        self._reports = os.environ.get("LOCAL_RANK", "0") == "0"  # one process of each node
+        self._reports = os.environ.get("LOCAL_RANK", "0") == "0"  # one process per node
         self._began = self._step_began = self._saved_at = time.monotonic()
         self._save_began = 0.0
-        self._is_waited_for = False  # by the hook: a notice during a save is for the next one
+        self._is_waited_for = False  # by the hook: a notice during a save is for the next save
         self._saving: AbstractContextManager[None] | None = None
         self._last_chance: Notice | None = None
         self._finished = False
@@ -71,7 +71,7 @@ class AttendedTraining:
         self._report()
 
     def step_done(self, step: int) -> bool:
-        """Say that ``step`` optimizer steps are done. Returns True if this one is to be saved, in all processes alike."""
+        """Report ``step`` finished optimizer steps. Returns True if this step must be saved, the same in all processes."""
         now = time.monotonic()
         self._policy.record_step(now - self._step_began)
         self._step, self._step_began = step, now
@@ -82,7 +82,7 @@ class AttendedTraining:
         return is_agreed or (self._saves_when_due and step == self._total)  # all know the last step
 
     def begin_save(self) -> None:
-        """Begin a save: SIGTERM waits until it ends. Does nothing if a save is under way."""
+        """Begin a save, which delays SIGTERM. Does nothing if a save is under way."""
         if self._saving is None:
             self._save_began = time.monotonic()
             self._is_waited_for = self._hook is not None and self._hook.waits
@@ -95,7 +95,7 @@ class AttendedTraining:
         return len(self._agreement.savers) < self._agreement.size
 
     def end_save(self, *, committed: bool = True) -> None:
-        """Say that a save of the present step is whole, or has failed. Ends the process with 143 if SIGTERM has come."""
+        """Report the end of the current step's save, whole or failed. Ends the process with 143 after SIGTERM."""
         saving, self._saving = self._saving, None
         self._saved_at = self._step_began = time.monotonic()
         if committed or self._policy.cost is None:
@@ -109,7 +109,7 @@ class AttendedTraining:
             raise SystemExit(EXIT)
 
     def fail_save(self, problem: str, *, saved_before: bool) -> None:
-        """Report that a save of the present step failed: the training continues. Exits with 143 after SIGTERM.
+        """Report that the current step's save failed: the training continues. Exits with 143 after SIGTERM.
 
         ``problem`` is a sentence for people; empty in a rank that is only notified. Raises :class:`SaveFailed` if no state was
         saved before: a read-only place should be noticed in the first minute.
@@ -127,13 +127,13 @@ class AttendedTraining:
         self.end_save(committed=False)
 
     def finish(self) -> None:
-        """Say that the training is complete, at whatever step its own rules have ended it."""
+        """Report that the training is complete, at whatever step its rules ended it."""
         self._finished = True
         if self._reports:
             self._progress.report(1.0)
 
     def abandon(self) -> None:
-        """Say that this rank ends before the work is done, so that no other one waits for it in a collective operation."""
+        """Announce that this rank ends early, so that other ranks do not wait for it in a collective operation."""
         self._agreement.end(EXIT if self._termination.terminated else 1)
 
     def close(self) -> None:
@@ -168,18 +168,18 @@ class AttendedTraining:
         return ""
 
     def _on_notice(self, notice: Notice | None) -> None:
-        """Called in the thread of the notices."""
+        """Handle a notice, in the thread of the notices."""
         if notice is not None:
             why = f"a notice: {notice.reason}" if notice.reason else "a notice"
             self._agreement.ask(why, self._termination.seconds_left())
 
     def _end_if_blocked(self) -> None:
-        """End this rank where its pod is being stopped, and ranks that do not answer let the step under way never end."""
+        """End this rank if its pod is stopping and unresponsive ranks block the current step."""
         if self._termination.terminated or (self._hook is not None and self._hook.waits):
             self._agreement.end_if_blocked("other ranks do not answer", EXIT, 1.0 + 2 * (self._policy.step or 0.0))
 
     def _may_go_on(self, left: float) -> bool:
-        """True if, with ``left`` seconds to go, the step under way and a save will fit."""
+        """True if the current step and a save fit into ``left`` seconds."""
         rest = max(0.0, (self._policy.step or 0.0) - (time.monotonic() - self._step_began))
         return left > self._policy.needed + rest
 
@@ -189,7 +189,7 @@ class AttendedTraining:
 
 
 def _pod_hook() -> PodHook | None:
-    """The preStop hook of this pod; its module is imported in pods that have one."""
+    """The preStop hook of this pod; its module is imported only in pods with one."""
     if "SPOTWRIGHT_GRACE_FOLDER" not in os.environ:
         return None
     from spotwright.notices.pod_hook import PodHook

@@ -1,7 +1,7 @@
 """The class for training code: load once, iterate over the steps, end each one.
 
 It guarantees two things that are easy to break by hand. A program that did not load the saved state cannot overwrite it with
-its initial state. A step counts as done only together with the state after it.
+its initial state. A step counts as finished only together with the state after it.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class Checkpoint:
       directory, which a warning names. ``storage_options`` go to fsspec.
     - ``name`` distinguishes several trainings of one process, such as ``"fold1"``: its saves are below the place.
     - ``again`` continues the work of another ``Checkpoint`` of this process. Without it, the second one at a place raises.
-    - ``program`` names the program that the state belongs to, with a version if you like (``"digits/2"``). The state of another
+    - ``program`` names the program of the state, with a version if you like (``"digits/2"``). The state of another
       program is not loaded.
     - ``keep`` is the number of saves to keep, the newest ones.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save and for
       ``interrupt_every``.
     - ``interrupt_every`` is the pool's mean time between interruptions in seconds (``inf``: never). Default:
-      ``SPOTWRIGHT_INTERRUPT_EVERY``, else what is usual for spot.
+      ``SPOTWRIGHT_INTERRUPT_EVERY``, else a typical value for spot.
     - ``group`` is the process group of a training with several ranks (``torch.distributed.group.WORLD``). Every rank then makes a
       ``Checkpoint`` and calls :meth:`load`, :meth:`steps` and :meth:`step_done` alike, once for each optimizer step; a notice or
       SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.save_coordinator`).
-    - ``writer=False`` loads and never saves, also what another training has saved. By default ranks other than 0 (``RANK``) do
+    - ``writer=False`` only loads, also another training's saves. By default ranks other than 0 (``RANK``) do
       not save.
-    - ``print_to`` is the file that :meth:`print` writes instead of the standard output. Each attempt writes it anew.
-    - ``allow_pickle`` pickles values that cannot be stored otherwise. Loading them runs code.
+    - ``print_to`` is the file that :meth:`print` writes instead of the standard output. Each attempt rewrites it.
+    - ``allow_pickle`` pickles values that cannot be stored otherwise. Loading them can run code.
 
     Raises :class:`PlaceError` if the place cannot be used.
     """
@@ -121,10 +121,10 @@ class Checkpoint:
     def load(self, default: Any = None) -> Any:
         """Return the newest whole state, or ``default`` before the first save.
 
-        From now on this attempt is the writer, and saves of older attempts are refused; SIGTERM and notices are handled. Raises
-        :class:`BrokenCheckpoint` if there are saves and none of them is whole, :class:`OtherProgram` for a save of another
-        program, and :class:`PlaceError` if the place cannot be used, or another ``Checkpoint`` of this process has saved there.
-        Prints again what :meth:`print` printed before that save.
+        From now on this attempt is the writer, handles SIGTERM and notices, and older attempts' saves are refused. Raises
+        :class:`BrokenCheckpoint` if all existing saves are broken, :class:`OtherProgram` for a save of another program, and
+        :class:`PlaceError` if the place cannot be used, or another ``Checkpoint`` of this process has saved there. Repeats the
+        output of :meth:`print` before that save.
         """
         began = time.monotonic()
         self._begin()
@@ -147,18 +147,18 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """Number of steps that are done: those before the loaded state, and those that were ended since."""
+        """Number of finished steps: before the loaded state, and since."""
         return self._done
 
     # -- working
 
     def steps(self, total: int) -> Iterator[int]:
-        """Iterate over the numbers of the steps that are left, from the loaded one (or 0) to ``total - 1``.
+        """Iterate over the numbers of the remaining steps, from the loaded one (or 0) to ``total - 1``.
 
         End each with :meth:`step_done`. The share of finished steps goes to ``SPOTWRIGHT_PROGRESS_FILE``. Raises
-        :class:`NotLoaded` if :meth:`load` was not called: otherwise a later step with an initial state, or the first step with a
-        saved state, would give a wrong result without an error. Raises :class:`PlaceError` for the same steps a second time: they
-        are another training's, which would have none left.
+        :class:`NotLoaded` if :meth:`load` was not called: a later step with an initial state, or the first step with a saved
+        state, would silently give a wrong result. Raises :class:`PlaceError` for the same steps a second time: they belong to
+        another training, which would have none left.
         """
         if not self._loaded:
             raise NotLoaded("steps() continues after the loaded state: call load() first, and use what it returns")
@@ -184,14 +184,14 @@ class Checkpoint:
             self._in_step = False
 
     def step_done(self, state: Any) -> bool:
-        """End the step under way; save if that pays, after a notice, and after the last step. Returns whether it saved.
+        """End the current step; save if that pays, after a notice, and after the last step. Returns whether it saved.
 
         ``state`` is the state after the step, or a function that returns it and is called only for a save: put slow work there.
-        After SIGTERM this does not return: the process saves and exits with 143. A save that fails is logged, and tried again
-        when the next one is due, unless it is the first save. With a ``group``, a save that is merely due copies the state
-        and is written in a thread, one at a time: ``True`` says then that it has begun, and what it raises comes from a later
-        call, on every rank. Saves after a notice or SIGTERM, the first and the last one are committed when this returns. Raises
-        :class:`StaleWriter` and :class:`UnstorableState`.
+        After SIGTERM this does not return: the process saves and exits with 143. A failed save is logged and retried when the
+        next one is due, unless it is the first save. With a ``group``, a merely due save copies the state and is written in a
+        thread, one at a time: ``True`` then means that it has begun, and a later call raises its error, on every rank. Saves
+        after a notice or SIGTERM, the first and the last one are committed when this returns. Raises :class:`StaleWriter` and
+        :class:`UnstorableState`.
         """
         self._begin()
         now = time.monotonic()
@@ -216,9 +216,9 @@ class Checkpoint:
     def save(self, state: Any) -> None:
         """Save now. ``state`` is the state itself, not a function. With a ``group`` all ranks call this at the same step.
 
-        A save in the middle of a step belongs to the steps that were ended: the next attempt does this step again, from this
-        state. Raises :class:`SaveFailed` if it could not be written, and the errors of :meth:`step_done`. Does nothing in a
-        process that is not a writer.
+        A save in the middle of a step counts for the finished steps: the next attempt repeats this step from this state. Raises
+        :class:`SaveFailed` if it could not be written, and the errors of :meth:`step_done`. Does nothing in a process that is
+        not a writer.
         """
         self._begin()
         self._saves_by_hand = True
@@ -228,12 +228,12 @@ class Checkpoint:
             self.stop()
 
     def print(self, *values: object) -> None:
-        """Print a line as the built-in does, and again in each attempt that goes on from a later save.
+        """Print a line as the built-in does, and again in each attempt that resumes from a later save.
 
-        For programs whose output is read after the last attempt alone, as Katib reads the metrics of a trial
-        (``file-metricscollector`` of katib v0.19): they find each line of an undisturbed run once. Call it before the
-        :meth:`step_done` of the step that it speaks of; :meth:`load` prints the earlier lines. With several ranks, rank 0 prints.
-        Raises :class:`NotLoaded` if :meth:`load` was not called.
+        For output that is read only after the last attempt, as Katib reads a trial's metrics (``file-metricscollector`` of
+        katib v0.19): it has each line of an undisturbed run once. Call it before the :meth:`step_done` of its step;
+        :meth:`load` prints the earlier lines. With several ranks, rank 0 prints. Raises :class:`NotLoaded` if :meth:`load` was
+        not called.
         """
         if not self._loaded:
             raise NotLoaded("print() follows the lines of earlier attempts, which load() prints: call load() first")
@@ -244,10 +244,10 @@ class Checkpoint:
     # -- leaving
 
     def should_stop(self) -> bool:
-        """Return True when it is time to save and leave: after SIGTERM, or if the node goes before one more step and a save.
+        """Return True when it is time to save and leave: after SIGTERM, or if the node ends before another step and a save.
 
-        For loops whose steps are too long to reach their end: save, then call :meth:`stop`. With a ``group`` it speaks of this
-        rank alone, and the ranks save together at the end of a step: leave out slow work, and go on to :meth:`step_done`.
+        For loops whose steps are too long to finish: save, then call :meth:`stop`. With a ``group`` it is about this rank only,
+        and the ranks save together at the end of a step: skip slow work, and continue to :meth:`step_done`.
         """
         self._handle_signals()
         self._saves_by_hand |= self._ranks is None
@@ -264,14 +264,14 @@ class Checkpoint:
         raise SystemExit(EXIT)
 
     def seconds_left(self) -> float:
-        """Return the seconds until this process is ended, after SIGTERM or by a notice; ``inf`` without either."""
+        """Return the seconds until this process is killed, after SIGTERM or by a notice; ``inf`` without either."""
         self._handle_signals()
         return self._termination.seconds_left()
 
     def on_notice(self, callback: Callable[[Notice | None], object]) -> None:
         """Call back with each notice of the node, and with ``None`` after its withdrawal.
 
-        The callback runs in a separate thread, while a step is under way: log, or set a flag, but save in the loop.
+        The callback runs in a separate thread during a step: log, or set a flag, but save in the loop.
         """
         self._handle_signals()
         self._termination.add_callback(callback)
@@ -281,7 +281,7 @@ class Checkpoint:
         return self._policy.explain(time.monotonic() - self._began)
 
     def close(self) -> None:
-        """Stop handling SIGTERM and notices. A save that is under way in a thread ends first, if the time left allows."""
+        """Stop handling SIGTERM and notices. A save under way in a thread ends first, if time allows."""
         if self._ranks is not None:
             self._close_ranks()
         self._termination.end()
@@ -304,7 +304,7 @@ class Checkpoint:
     # -- inside
 
     def _emit(self, lines: Sequence[str], *, anew: bool = False) -> None:
-        """Print lines where :meth:`print` prints. ``anew``: the file has what an attempt in this container wrote before."""
+        """Print lines to the target of :meth:`print`. ``anew``: the file has lines of an earlier attempt in this container."""
         if not self.writer or (self._ranks is not None and self._ranks.rank != 0):
             return
         text = "".join(f"{line}\n" for line in lines)
@@ -316,7 +316,7 @@ class Checkpoint:
                 file.write(text)
 
     def _begin(self) -> None:
-        """Claim the place and handle SIGTERM and notices, at the first call that needs it."""
+        """Claim the place and start handling SIGTERM and notices, at the first call that needs it."""
         if self.writer and not self._claimed:
             self._policy.hazard = self._saves.claim(self._interrupt_every)
             self._claimed = True
@@ -352,7 +352,7 @@ class Checkpoint:
         step = self._policy.step or 0.0
         rest = max(0.0, step - (time.monotonic() - self._step_began))
         if self._ranks is not None:
-            rest += step  # the step that all agree on may be the next one
+            rest += step  # the agreed step may be the next one
         return left > self._reserve() + rest
 
     def _pays(self, now: float) -> bool:
@@ -369,18 +369,18 @@ class Checkpoint:
         )
 
     def _of_group(self, group: Any) -> GroupSaves:
-        """Return the saves of a process group; their module, which needs PyTorch, is imported for a group only."""
+        """Return the saves of a process group; their module, which needs PyTorch, is imported only for a group."""
         from spotwright.checkpoint.group_saves import GroupSaves
 
         return GroupSaves(group, self._manager, self._reserve)
 
     def _reserve(self) -> float:
-        """Return the seconds that a save before the end needs, which begins after the one under way."""
+        """Return the seconds that a save before the end needs, including the rest of the one under way."""
         needed = self._policy.needed
         return needed + (self._ranks.rest(needed) if self._ranks is not None else 0.0)
 
     def _hear_of_thread(self) -> None:
-        """Take note of a save in a thread that has ended, and raise its error."""
+        """Record the end of a save in a thread, and raise its error."""
         if self._ranks is None or (ended := self._ranks.take_ended()) is None:
             return
         if ended.error is None:
@@ -391,23 +391,23 @@ class Checkpoint:
             raise ended.error
 
     def _close_ranks(self) -> None:
-        """End the ranks' shared work; log the unreported error of a save in a thread."""
+        """End the ranks' shared work; log a thread's unreported save error."""
         if self._ranks is not None:
             self._ranks.close(self._termination.seconds_left())
             if (ended := self._ranks.take_ended()) is not None and ended.error is not None:
                 _warn("the save of step %d failed: %s", ended.step, ended.error)
 
     def _ask(self) -> None:
-        """Ask all ranks for a save, as this one's end is near."""
+        """Ask all ranks for a save, because this one's end is near."""
         if self._ranks is not None:
             what = "SIGTERM came" if self._termination.terminated else "its node is going away"
             left = self._termination.seconds_left()
             self._ranks.agreement.ask(f"rank {self._ranks.rank}: {what}", left)
 
     def _end_if_blocked(self) -> None:
-        """End this rank where its pod is being stopped, and ranks that do not answer let the step under way never end.
+        """End this rank if its pod is stopping and unresponsive ranks block the current step.
 
-        Otherwise it would stay in their collective operation until it is killed, and hold up the start of the next attempt.
+        Otherwise it would stay in their collective operation until it is killed, and delay the next attempt.
         """
         is_stopped = self._termination.terminated or (self._hook is not None and self._hook.waits)
         if is_stopped and self._ranks is not None:
@@ -415,7 +415,7 @@ class Checkpoint:
             self._ranks.agreement.end_if_blocked("other ranks do not answer", EXIT, 1.0 + 2 * step)
 
     def _is_agreed(self, ranks: GroupSaves, now: float) -> bool:
-        """True if all ranks save at the end of this step. Rank 0 asks for the due saves."""
+        """True if all ranks save at the end of this step. Rank 0 requests due saves."""
         left, step = self._termination.seconds_left(), self._policy.step or 0.0
         waits = self._hook is not None and self._hook.waits
         if waits or self._termination.terminated or self._policy.is_last_chance(left - 2 * step):
@@ -440,7 +440,7 @@ class Checkpoint:
         self._saved_at, self._noticed = time.monotonic(), None
 
     def _save(self, state: Any, began: float, *, later: bool = False) -> None:
-        """Save a state. ``began`` is when making it began, which is part of its cost. ``later`` lets a thread write it."""
+        """Save a state. ``began`` is the start of making it, which is part of its cost. ``later`` lets a thread write it."""
         if not self._saved and not self._loaded and not self._manager.is_empty():
             raise NotLoaded(
                 f"{self._manager.store.place}: holds a checkpoint that was not loaded, and this save would replace it: "
@@ -450,7 +450,7 @@ class Checkpoint:
             "step": self._done, "finished": self._finished, "age": began - self._began, "step_seconds": self._policy.step,
             **({"printed": [*self._printed]} if self._printed else {}),
         }  # fmt: skip
-        is_waited_for = self._hook is not None and self._hook.waits  # a notice during the save is for the next one
+        is_waited_for = self._hook is not None and self._hook.waits  # a notice during the save is for the next save
         with self._termination.saving():
             is_written = True
             if self._ranks is None:

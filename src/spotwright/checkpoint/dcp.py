@@ -9,11 +9,11 @@
         dcp.load(state, storage_reader=reader)
     dcp.save(state, storage_writer=StoreWriter())  # or dcp.async_save
 
-Every rank writes one shard, a separate state file, and rank 0 commits all of them with one entry of the log: a save is whole or
-absent, whatever is killed when. Rank 0 claims the place at its first save; its token is in the name of each shard, and a save of
-an older attempt is refused with :class:`StaleWriter` (DCP raises a ``CheckpointException`` that holds it). The entry's state file
-is the layout (:mod:`spotwright.checkpoint.shard_layout`). Metadata and non-tensor values are stored as JSON with the bytes of
-arrays beside it (:mod:`spotwright.checkpoint.encoding`) instead of DCP's pickles, so loading never unpickles.
+Every rank writes one shard, a separate state file, and rank 0 commits all shards with one log entry: a save is whole or absent,
+whenever a rank is killed. Rank 0 claims the place at its first save; its token is in the name of each shard, and a save of an
+older attempt is refused with :class:`StaleWriter` (inside DCP's ``CheckpointException``). The entry's state file is the layout
+(:mod:`spotwright.checkpoint.shard_layout`). Metadata and non-tensor values are stored as JSON with the bytes of arrays beside
+it (:mod:`spotwright.checkpoint.encoding`) instead of DCP's pickles, so loading never unpickles.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = ["StoreReader", "StoreWriter", "reader_of"]
 
 
 class _Attempt:
-    """What this process knows of a place: its saves, whether it loaded or saved one, and when it claimed the place."""
+    """This process's state for a place: its saves, whether it loaded or saved one, and its claim."""
 
     def __init__(self, manager: SaveManager, *, loaded: bool = False) -> None:
         self.manager, self.loaded, self.saved = manager, loaded, False
@@ -68,7 +68,7 @@ class _Attempt:
         self._reader: weakref.ref[object] | None = None
 
     def begin(self, reader: object, *, again: bool) -> None:
-        """Let a training begin with its reader. Raises :class:`PlaceError` if another one of this process has begun here."""
+        """Start a training with its reader. Raises :class:`PlaceError` if another training of this process has started here."""
         is_second = self._reader is not None and self._reader() is not reader and (self.loaded or self.saved)
         if is_second and not again:
             raise in_use(self.manager.store.place, _OWN_PLACE)
@@ -95,7 +95,7 @@ def _attempt_at(
 
 @dataclass(frozen=True)
 class _Task:
-    """What rank 0 sends a rank with its plan: its number, the save's number, and the claim under which it writes."""
+    """Rank 0's message to a rank with its plan: the rank's number, the save's number, and the claim for its writes."""
 
     rank: int
     count: int
@@ -106,7 +106,7 @@ class _Task:
 class StoreWriter(StorageWriter):
     """Saves shards at a place; the arguments are as for :class:`spotwright.checkpoint.Checkpoint`.
 
-    Every node must reach the place: a volume that all of them mount, or an object store. All writers of a process for one place
+    Every node must reach the place: a volume that all nodes mount, or an object store. All writers of a process for one place
     are one attempt, with one claim.
     """
 
@@ -123,11 +123,11 @@ class StoreWriter(StorageWriter):
             raise ValueError(f"keep={keep}: at least the newest checkpoint must be kept")
         self._place, self._settings = place, (name, program, keep, storage_options)
         self.attempt = _attempt_at(place, *self._settings)
-        self._began: dict[int, float] = {}  # by thread: each save, as of async_save, is made in one
+        self._began: dict[int, float] = {}  # by thread: each save, as in async_save, has one
         self._counts: dict[int, int] = {}  # the same
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Save at another place from now on, if one is given."""
+        """Save at another place from now on, if given."""
         if checkpoint_id is not None:
             self._place, self.attempt = checkpoint_id, _attempt_at(checkpoint_id, *self._settings)
 
@@ -144,9 +144,9 @@ class StoreWriter(StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Claim the place before the first save, and refuse a late one before anything is written."""
+        """Claim the place before the first save, and refuse a late save before anything is written."""
         manager = self.attempt.manager
-        with _claiming:  # a save in a thread and one beside it would each claim, and one of them be a late writer
+        with _claiming:  # concurrent saves would each claim, and one would be a late writer
             self._claim(manager)
             count = manager.begin_shards()
         self._counts[threading.get_ident()] = count
@@ -201,7 +201,7 @@ class StoreWriter(StorageWriter):
         return True
 
     def __reduce__(self) -> Any:
-        """Pass the task to the process of an asynchronous save, which is a separate attempt."""
+        """Pass the task to an asynchronous save's process, which is a separate attempt."""
         self.attempt.saved = True
         return _writer_at, (self._place, self._settings, self.attempt.loaded)
 
@@ -214,7 +214,7 @@ def _writer_at(place: str | os.PathLike[str] | None, settings: tuple[str, str, i
 
 
 def reader_of(manager: SaveManager, entry: LogEntry) -> StorageReader:
-    """Return what reads one save of a place."""
+    """Return a reader of one save of a place."""
     return _Reader(_Attempt(manager), entry)
 
 
@@ -251,7 +251,7 @@ class _Reader(StorageReader):
 
     @contextmanager
     def _naming_place(self) -> Iterator[None]:
-        """Let the error about a file that is not whole say where that is."""
+        """Add the place to the error about an incomplete file."""
         try:
             yield
         except BrokenCheckpoint as error:
@@ -261,11 +261,11 @@ class _Reader(StorageReader):
         """See DCP's ``StorageReader``."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Say which save this rank has found."""
+        """Report the save that this rank has found."""
         return replace(plan, storage_data=self._entry.number)
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Let all ranks load the same save: while they look for it, an older attempt may commit one more."""
+        """Let all ranks load the same save: an older attempt may commit another one meanwhile."""
         agreed = min(plan.storage_data for plan in plans)
         return [replace(plan, storage_data=agreed) for plan in plans]
 
@@ -282,7 +282,7 @@ class _Reader(StorageReader):
         return planner.create_local_plan()
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        """Read what this rank needs."""
+        """Read this rank's items."""
         plan = self._agree(plan, planner)
         by_shard: dict[int, list[ReadItem]] = {}
         for item in plan.items:
@@ -322,8 +322,8 @@ class _Reader(StorageReader):
 class StoreReader(_Reader):
     """Loads the newest save of a place; the arguments are as for :class:`StoreWriter`.
 
-    A process reads a place with one reader, from which its training goes on. A second one raises :class:`PlaceError` after the
-    first has loaded or a save was made, because it would be another training's; ``again`` reads in the same training.
+    A process reads a place with one reader, to resume its training. A second reader raises :class:`PlaceError` after the first
+    has loaded or a save was made, because it would be another training's; ``again`` reads in the same training.
     """
 
     def __init__(
@@ -349,7 +349,7 @@ class StoreReader(_Reader):
         return not self.attempt.manager.is_empty()
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Load from another place from now on, if one is given."""
+        """Load from another place from now on, if given."""
         if checkpoint_id is not None:
             self.attempt = _attempt_at(checkpoint_id, *self._settings)
 

@@ -1,10 +1,10 @@
-"""Turns a state into a tree of JSON with bytes beside it, and such a tree into the state again.
+"""Encodes a state as a JSON tree with bytes beside it, and decodes it.
 
 A loaded state equals the saved one, with exact types: a tuple stays a tuple, and 1 does not become ``True``. A value whose type
-would be lost is refused with its path, before the first byte is written. An array at two paths is stored once, and is one array
-again after loading. Pickle is used only if the user allows it.
+would be lost is refused with its path, before the first byte is written. An array at two paths is stored once, and loaded as
+one array. Pickle is used only if the user allows it.
 
-In the tree a JSON object with the key ``~`` stands for a value that JSON does not have. Decoding runs no code of the
+In the tree a JSON object with the key ``~`` represents a value that JSON does not have. Decoding does not run code from the
 checkpoint. NumPy is imported only if a value is an array.
 """
 
@@ -32,7 +32,7 @@ from spotwright.checkpoint.state_file import Blob, Reader, pieces
 __all__ = ["Described", "decode", "describe", "encode", "rebuild"]
 
 
-_KINDS = "biufcmMSUV"  # kinds of dtypes with values in the array itself; objects and variable texts are pointers
+_KINDS = "biufcmMSUV"  # kinds of dtypes with their values in the array; objects and variable-length texts are pointers
 
 Refuse = Callable[[str], UnstorableState]
 
@@ -126,7 +126,7 @@ def rebuild(facts: Mapping[str, Any], size: int, fill: Callable[[memoryview], No
     except ImportError as error:
         raise BrokenCheckpoint("this checkpoint holds arrays: install NumPy to load it") from error
     dtype = _read_dtype(np, facts["dtype"])
-    needed = math.prod(map(int, facts["shape"])) * dtype.itemsize  # known before memory is asked for
+    needed = math.prod(map(int, facts["shape"])) * dtype.itemsize  # known before memory is allocated
     if needed != size:
         raise BrokenCheckpoint(f"an array of {needed} bytes has {size} in this checkpoint")
     values_array = np.empty(facts["shape"], dtype, order=facts.get("order", "C"))
@@ -161,12 +161,12 @@ _MALFORMED = (
     *(KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError),
     SyntaxError,  # NumPy reads the text of a dtype as Python's literals
 )
-_SAFE = 1 << 53  # integers up to here are the same in every JSON reader
+_SAFE = 1 << 53  # integers up to here are exact in every JSON reader
 _KEYS = (str, int, float, bool, bytes, type(None), tuple)
 
 
 def encode(state: Any, *, allow_pickle: bool = False) -> tuple[Any, list[Blob]]:
-    """Return the tree of a state, and its blobs in the order of their numbers in the tree.
+    """Return the tree of a state, and its blobs in the order of their numbers.
 
     Raises :class:`UnstorableState` with the path of the first value that cannot be stored.
     """
@@ -200,7 +200,7 @@ class _Encoder:
         }
 
     def here(self) -> str:
-        """Return the path of the value that is being encoded, cut if it is very long."""
+        """Return the path of the value being encoded, cut if very long."""
         keys = [f"[{key!r}]" for key in self._path[:8]]
         return "state" + "".join(keys) + ("..." if len(self._path) > 8 else "")
 
@@ -239,7 +239,7 @@ class _Encoder:
         return {"~": "dict", "v": [[self.value(key), value] for key, value in encoded]}
 
     def _other(self, value: Any) -> Any:
-        if id(value) in self._arrays:  # a model may use one array under two names
+        if id(value) in self._arrays:  # a model may have an array under two names
             return {"~": "same", "b": self._arrays[id(value)][0]}
         array = describe(value, self.refuse)
         if array is not None:
@@ -280,7 +280,7 @@ def _name_of(value: Any) -> str:
 
 
 def _hint(value: Any) -> str:
-    """Advice about a value of a well-known library."""
+    """Advice for a value of a well-known library."""
     root = type(value).__module__.partition(".")[0]
     if root == "sklearn":
         return ", or spotwright.checkpoint.sklearn.state_of(model)"
@@ -292,10 +292,10 @@ def _hint(value: Any) -> str:
 
 
 def decode(reader: Reader, content: Content, *, allow_pickle: bool = False) -> Any:
-    """Return the state in a state file. All bytes are read and their checksums checked, also those of files.
+    """Return the state in a state file. All bytes, including those of files, are read and checked by checksum.
 
-    ``content`` returns the bytes of a blob later, after ``reader`` was closed. Raises :class:`BrokenCheckpoint` if the file is
-    not whole, and :class:`OtherProgram` for values that this version cannot read.
+    ``content`` returns the bytes of a blob after ``reader`` is closed. Raises :class:`BrokenCheckpoint` if the file is not
+    whole, and :class:`OtherProgram` for values that this version cannot read.
     """
     try:
         return _Decoder(reader, content, allow_pickle=allow_pickle).value(reader.tree)
@@ -357,7 +357,7 @@ class _Decoder:
         return decode_directory(node, self._content)
 
     def _check(self, index: int) -> None:
-        for _ in self._reader.stream(index):  # only the checksum matters now
+        for _ in self._reader.stream(index):  # only for the checksum
             continue
 
     def _pickled(self, node: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@
 
     SpotwrightError
     └── CheckpointError           base of all below
-        ├── PlaceError            the place cannot be used: not writable, no credentials, a package missing
+        ├── PlaceError the place cannot be used: not writable, no credentials, a missing package
         ├── SaveFailed            this save failed (a full disk, a network); the checkpoint before it is untouched: try again
         ├── StaleWriter           another attempt took over: stop at once without saving
         ├── UnstorableState       the state holds a value that cannot be stored; the message gives its path in the state
@@ -38,7 +38,7 @@ class PlaceError(CheckpointError):
 
 
 class SaveFailed(CheckpointError):
-    """A save failed: a full disk, a network that is down. The checkpoint before it is untouched."""
+    """A save failed: a full disk, a network failure. The checkpoint before it is untouched."""
 
 
 class StaleWriter(CheckpointError):
@@ -46,7 +46,7 @@ class StaleWriter(CheckpointError):
 
 
 class UnstorableState(CheckpointError):
-    """The state holds a value that cannot be stored. The message names its place (``state['model'][3]``) and its type."""
+    """The state holds a value that cannot be stored. The message has its path (``state['model'][3]``) and its type."""
 
 
 class OtherProgram(CheckpointError):

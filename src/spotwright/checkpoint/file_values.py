@@ -1,8 +1,8 @@
 """Files and folders as values of a state: for libraries that write only to a path, and for logs and samples.
 
 They are stored with their content. Loading does not write; :meth:`~File.restore` writes the content to a path of the program's
-choice. A name in a checkpoint never decides where a file is written: names are relative and stay below the target, where they are
-opened component by component, and no link is followed. The target is built beside its path and moved there when it is whole.
+choice. A name in a checkpoint never decides where a file is written: names are relative and stay below the target, where they
+are opened component by component without following links. The target is built beside its path and moved there when whole.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = ["Directory", "File", "decode_directory", "decode_file", "encode_direc
 Add = Callable[[Blob], int]
 Refuse = Callable[[str], UnstorableState]
 Content = Callable[[int], Iterable[bytes]]
-"""Returns the bytes of a blob of the checkpoint that a value was loaded from."""
+"""Returns the bytes of a blob of a loaded value's checkpoint."""
 
 _PIECE = 1 << 20
-_DEEPEST = 200  # levels of a folder: each of them is open while a file in the last one is written
-_NO_OTHER = os.O_NOFOLLOW | os.O_NONBLOCK  # open only files, without waiting
+_DEEPEST = 200  # levels of a folder: all are open while a file in the last one is written
+_NO_OTHER = os.O_NOFOLLOW | os.O_NONBLOCK  # open only files, without blocking
 
 
 class File:
     """A file with its content. ``File("model.bin")`` in a state is read when the state is saved.
 
-    A loaded file has :meth:`read_bytes` and :meth:`restore`, until its checkpoint has been replaced by newer ones.
+    A loaded file has :meth:`read_bytes` and :meth:`restore`, until newer checkpoints replace its checkpoint.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -68,7 +68,7 @@ class File:
 class Directory:
     """A folder with all files below it. ``Directory("tokenizer")`` in a state is read when the state is saved.
 
-    Symbolic links to something in the folder are kept, others are refused. A loaded folder has :meth:`restore`.
+    Symbolic links to targets in the folder are kept, others are refused. A loaded folder has :meth:`restore`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -77,7 +77,7 @@ class Directory:
         self._content: Content | None = None
 
     def restore(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
-        """Write the folder to ``path``. Raises :class:`FileExistsError` for a folder with content, unless ``replace``."""
+        """Write the folder to ``path``. Raises :class:`FileExistsError` for a non-empty folder, unless ``replace``."""
         if self._loaded is None or self._content is None:
             raise ValueError(f"{self!r} was not loaded from a checkpoint")
         target = os.path.abspath(os.fspath(path))
@@ -175,7 +175,7 @@ def _shown(value: Any) -> str:
 
 
 def _leaving(entries: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The links that lead out of their folder, or to the folder itself, alone or by way of others; each with its target."""
+    """The links that lead out of their folder or to the folder itself, directly or through others, each with its target."""
     links = {tuple(entry["path"].split("/")): entry["link"] for entry in entries if "link" in entry}
     texts = {place: link for place, link in links.items() if isinstance(link, str)}
     for place, link in links.items():
@@ -191,7 +191,7 @@ def _status(path: str, refuse: Refuse) -> os.stat_result:
 
 
 def _read(path: str, refuse: Refuse, *, follows: bool = True) -> Iterator[memoryview]:
-    """The content of a file. Unless it ``follows``, a link or a pipe that was a file before is refused."""
+    """The content of a file. Unless ``follows``, a file that was replaced by a link or a pipe is refused."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if follows else _NO_OTHER)), "rb", buffering=0) as file:
             if not (follows or stat.S_ISREG(os.fstat(file.fileno()).st_mode)):
@@ -244,7 +244,7 @@ def _encode_loaded(entry: dict[str, Any], content: Content, add: Add) -> dict[st
 
 @contextmanager
 def _opened(path: str, folder: int | None = None) -> Iterator[int]:
-    """A folder that is open, by its path or by its name in another one; a link in its place is refused."""
+    """An open folder, by its path or its name in another one; a link is refused."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         yield descriptor
@@ -253,7 +253,7 @@ def _opened(path: str, folder: int | None = None) -> Iterator[int]:
 
 
 def _restore(top: int, entry: dict[str, Any], content: Content) -> None:
-    """Write an entry below an open folder. Somebody may put a link there meanwhile: it is refused, and not followed."""
+    """Write an entry below an open folder. A link put there meanwhile is refused, not followed."""
     *parents, name = entry["path"].split("/")
     with ExitStack() as stack:
         folder = top
@@ -280,7 +280,7 @@ def _temporary_path(target: str) -> str:
 
 
 def _swap(beside: str, target: str) -> None:
-    """Move a folder to its path; an existing one is moved away first, and removed at the end."""
+    """Move a folder to its path; an existing one is moved away first and removed at the end."""
     if not os.path.lexists(target):
         os.rename(beside, target)
         return

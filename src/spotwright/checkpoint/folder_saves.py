@@ -1,8 +1,8 @@
 """Saves in which all processes of a training fill a framework's folder: each is complete, or removed with a warning.
 
-A full disk may fail the write of one process after the others have written their part. So all processes tell each other the
-result twice: after their files, and after the mark. The folder of a failed save is removed, because it would keep the disk
-full; the previous checkpoint stays valid.
+A full disk may fail one process's write after the others have written their part. So all processes exchange the result twice:
+after their files, and after the mark. The folder of a failed save is removed, because it would keep the disk full; the previous
+checkpoint stays valid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["FolderSaves", "claim_together", "is_replicated"]
 
 
 def claim_together(folders: MarkedFolders, accelerator: Any, owner: PlaceOwner, *, marks: bool) -> list[str]:
-    """Let the processes that mark claim the place, and all know its claim; see :meth:`MarkedFolders.claim`."""
+    """Claim the place in the marking processes, and share the claim with all; see :meth:`MarkedFolders.claim`."""
     lines = folders.claim(owner) if marks else []
     accelerator.wait_for_everyone()
     claims = accelerator.gather(torch.tensor([folders.writer], device=accelerator.device))
@@ -33,7 +33,7 @@ def claim_together(folders: MarkedFolders, accelerator: Any, owner: PlaceOwner, 
 
 
 def is_replicated(accelerator: Any) -> bool:
-    """True if every process of accelerate's ``Accelerator`` has the whole model, so that writing needs no other process."""
+    """True if every process of accelerate's ``Accelerator`` has the whole model, and so can write it alone."""
     kind = str(accelerator.distributed_type.value)
     return kind == "NO" or kind.startswith("MULTI_")
 
@@ -41,7 +41,7 @@ def is_replicated(accelerator: Any) -> bool:
 class FolderSaves:
     """The saves of one training. All its processes make one, and call :meth:`save` at the same steps.
 
-    ``accelerator`` is that of accelerate. ``marks`` is True in the process that marks folders as whole.
+    ``accelerator`` is accelerate's. ``marks`` is True in the process that marks folders as whole.
     """
 
     def __init__(self, folders: MarkedFolders, training: AttendedTraining, accelerator: Any, *, marks: bool) -> None:
@@ -53,7 +53,7 @@ class FolderSaves:
         """Let ``write`` fill the folder of a step, and mark the folder as complete. Returns whether it is.
 
         If it is, call :meth:`AttendedTraining.end_save`; otherwise the training is notified of the failed save.
-        ``is_independent`` says that ``write`` waits for no other process, so that all can continue after a failure. Raises
+        ``is_independent``: ``write`` does not wait for other processes, so that all can continue after a failure. Raises
         :class:`StaleWriter`, and :class:`SaveFailed` if it is the first save, or others wait inside ``write``.
         """
         try:
@@ -71,7 +71,7 @@ class FolderSaves:
             self._folders.check()
         problem = _problem_of(lambda: _fill(written, write), folder)
         if problem and self._marks:
-            self._folders.check()  # its successor has moved the folder aside
+            self._folders.check()  # a successor has moved the folder aside
         if problem and not is_independent and self._accelerator.num_processes > 1:
             raise SaveFailed(f"{problem}; the other processes are waiting in this save, so the training ends")
         has_failed = self._is_of_any(bool(problem))
@@ -82,7 +82,7 @@ class FolderSaves:
             if has_failed:
                 self._folders.discard()
                 saved_before = self._folders.newest() is not None
-        has_failed = self._is_of_any(has_failed)  # a process that leaves before this takes the others with it
+        has_failed = self._is_of_any(has_failed)  # a process that leaves earlier takes the others with it
         if has_failed:
             self._training.fail_save(problem, saved_before=self._is_of_any(saved_before))
         return not has_failed
@@ -105,7 +105,7 @@ def _fill(folder: Path, write: Callable[[Path], object]) -> None:
 
 
 def _problem_of(act: Callable[[], object], folder: Path) -> str:
-    """Return why something could not be written, in words; empty if it was."""
+    """Return why a write failed, in words; empty if it succeeded."""
     try:
         act()
     except Exception as error:

@@ -1,11 +1,11 @@
 """The saves of a training with several ranks, for ``Checkpoint(group=...)``: they are one attempt, and save the same step.
 
-Rank 0 claims the place. A state that every rank has (``DistributedDataParallel``) is saved by it alone; one with ``DTensor``
-values is saved in shards, by all ranks. They agree on the step (:mod:`.save_coordinator`). If ranks are dead, one
-survivor that has the whole state, or one replica of a hybrid-sharded state, claims the place anew and saves.
+Rank 0 claims the place. It saves a state that every rank has (``DistributedDataParallel``) alone; all ranks save a state with
+``DTensor`` values in shards. They agree on the step (:mod:`.save_coordinator`). If ranks are dead, one survivor with the whole
+state, or one replica of a hybrid-sharded state, claims the place again and saves.
 
-A save that is merely due copies the state at the agreed step, and a thread of each rank writes the copy. One at a time is under
-way; the next save waits for its end.
+A merely due save copies the state at the agreed step, and a thread of each rank writes the copy. The next save waits for its
+end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["GroupSaves"]
 
 _log = logging.getLogger("spotwright.checkpoint")
 
-_WHOLE, _BROKEN, _FAILED = 0, 1, 2  # what a rank says of a save that it has tried to load
+_WHOLE, _BROKEN, _FAILED = 0, 1, 2  # a rank's report on a save that it tried to load
 
 
 class GroupSaves:
@@ -54,17 +54,17 @@ class GroupSaves:
         self.rank, self.size = self.agreement.rank, self.agreement.size
         self._first_token = 0  # of these ranks
         self._hazard: float | None = None
-        self._sharded: bool | None = None  # not known before the first save
-        self._numbers = _numbers_in(group, self.size)  # of these ranks in the group of all
+        self._sharded: bool | None = None  # unknown before the first save
+        self._numbers = _numbers_in(group, self.size)  # of these ranks in the global group
         self._needs_wait = (
-            True  # the first save shows that the place can be written; one that reads files cannot be later
+            True  # the first save shows that the place is writable; a save that reads files cannot be later
         )
         self._reads_files = False
-        self._copies: dict[str, Any] = {}  # of the chunks of this rank, by their names, for the next save in a thread
+        self._copies: dict[str, Any] = {}  # of this rank's chunks, by name, for the next save in a thread
         self._copy: Any = None  # of the whole state
         self._thread: SaveInThread | None = None
         self._ended: SaveInThread | None = None
-        self._announced: SharedSave | None = None  # the last save whose end this rank has sent to all
+        self._announced: SharedSave | None = None  # the last save whose end this rank announced
         self.agreement.is_writing = lambda: self.is_writing and not self._is_late
 
     def claim(self, hazard: float | None) -> Hazard:
@@ -123,7 +123,7 @@ class GroupSaves:
             return None, error
 
     def _check(self, shard: Shard) -> None:
-        """Raise if a shard is not whole. In a folder all its bytes are read; an object store checks them itself."""
+        """Raise if a shard is not whole. In a folder all its bytes are read; an object store checks its own."""
         store = self._manager.store
         with closing(self._manager.open(*shard)) as reader:
             if isinstance(store, FolderStore):
@@ -156,10 +156,10 @@ class GroupSaves:
     ) -> bool:
         """Save with the ranks of :attr:`SaveCoordinator.savers`. ``left`` returns the seconds until this rank's end.
 
-        With ``later`` this returns ``False`` when the state is copied, unless the save cannot be made in a thread;
-        :meth:`take_ended` returns its outcome. If no value of the state is a ``DTensor``, the first of these ranks saves
-        it alone, and another one if that is silent. ``state`` is called on ranks that write; the first time on all. Raises
-        :class:`SaveFailed` on all ranks alike.
+        With ``later`` this returns ``False`` once the state is copied, unless the save cannot be made in a thread;
+        :meth:`take_ended` returns its outcome. A state without ``DTensor`` values is saved by the first of these ranks alone,
+        or by another one if that is unresponsive. ``state`` is called on ranks that write; the first time on all. Raises
+        :class:`SaveFailed` on all ranks.
         """
         committed = False
         save = SharedSave(self.agreement, self.agreement.begin_save(), self.agreement.savers, left)
@@ -169,7 +169,7 @@ class GroupSaves:
                 self._end_thread(left)
                 work = self._work(save, state, facts, later=later)
             if later and not self._reads_files:
-                with suppress(RuntimeError):  # the system has no thread left: it is written here
+                with suppress(RuntimeError):  # no thread available: it is written here
                     place, usual = self._manager.store.place, self._needed()
                     self._thread = SaveInThread(save, work, facts["step"], place, usual)
                     committed = True
@@ -184,7 +184,7 @@ class GroupSaves:
     def _work(
         self, save: SharedSave, state: Callable[[], Any], facts: Mapping[str, Any], *, later: bool
     ) -> Callable[[], None]:
-        """Return what this rank does for a save; with ``later``, of a copy of the state."""
+        """Return this rank's work for a save; with ``later``, on a copy of the state."""
         is_first, began = self.rank == save.first, time.monotonic()
         value: Any = None
         if self._sharded is not False or is_first:
@@ -228,7 +228,7 @@ class GroupSaves:
             self._tell_saved(save)
 
     def _save_whole(self, save: SharedSave, value: Any, own: torch.Tensor, facts: Mapping[str, Any]) -> None:
-        """Save the state that all ranks have, with the random generators of those that answer."""
+        """Save the state that all ranks have, with the random states of responsive ranks."""
         with save.telling_errors(), self._unless_relieved():
             self._claim(facts)
             try:
@@ -248,7 +248,7 @@ class GroupSaves:
     def _follow(
         self, save: SharedSave, own: torch.Tensor, state: Callable[[], Any] | None, facts: Mapping[str, Any]
     ) -> None:
-        """Wait for the save of the first rank. If that is unresponsive, another rank saves its ``state``, if it still has it."""
+        """Wait for the first rank's save. If it is unresponsive, another rank saves its ``state``, if it still has it."""
         with save.telling_errors():
             save.tell(f"part/{self.rank}", _text_of(own))
             try:
@@ -266,15 +266,15 @@ class GroupSaves:
                     self._tell_saved(save)
 
     def _tell_saved(self, save: SharedSave) -> None:
-        with suppress(SaveFailed):  # the save is committed; that the ranks are out of reach was logged
+        with suppress(SaveFailed):  # the save is committed; the unreachable ranks were logged
             save.tell("saved", {})
-            if self._announced is not None and save.has_all_parts:  # so all of these ranks are done with that save
+            if self._announced is not None and save.has_all_parts:  # so these ranks are all done with that save
                 self._announced.forget()
         self._announced = save if len(save.savers) == self.size else None
 
     @contextmanager
     def _unless_relieved(self) -> Iterator[None]:
-        """Let a save fail, and not the training, if another one of these ranks has saved while this one was unresponsive."""
+        """Fail the save instead of the training, if another of these ranks saved while this one was unresponsive."""
         try:
             yield
         except StaleWriter as error:
@@ -286,9 +286,9 @@ class GroupSaves:
             ) from error
 
     def _end_thread(self, left: Callable[[], float]) -> None:
-        """Wait for the save under way, as long as the one that follows still fits; where ranks are missing, not at all.
+        """Wait for the save under way while the next one still fits; if ranks are missing, not at all.
 
-        Two saves at a time would let an old step count after a later one. Raises :class:`SaveFailed` if it has not ended.
+        With concurrent saves an old step could count after a later one. Raises :class:`SaveFailed` if it has not ended.
         """
         if self._thread is None:
             return
@@ -298,7 +298,7 @@ class GroupSaves:
         self._ended, self._thread = self._thread, None
 
     def take_ended(self) -> SaveInThread | None:
-        """Return the save in a thread that has ended since the last call, if any."""
+        """Return the save in a thread that ended since the last call, if any."""
         if self._thread is not None and self._thread.is_over:
             self._ended, self._thread = self._thread, None
         ended, self._ended = self._ended, None
@@ -316,12 +316,12 @@ class GroupSaves:
         return (thread := self._thread) is not None and not thread.is_over
 
     def rest(self, usual: float) -> float:
-        """Return the remaining seconds of the save under way, if it takes as long as ``usual``."""
+        """Return the remaining seconds of the save under way, if it takes ``usual`` seconds."""
         thread = self._thread
         return max(0.0, usual - (time.monotonic() - thread.began)) if thread is not None and not thread.is_over else 0.0
 
     def _set_replicas(self, value: Any) -> None:
-        """Note which ranks hold the whole state: each of a replicated one, each row of the mesh of a hybrid-sharded one."""
+        """Note which ranks hold the whole state: each rank of a replicated one, each mesh row of a hybrid-sharded one."""
         if not self._sharded:
             self.agreement.replicas = [[rank] for rank in range(self.size)]
             return
@@ -335,10 +335,10 @@ class GroupSaves:
             ]
 
     def _claim(self, facts: Mapping[str, Any]) -> None:
-        """Let this rank, which commits, claim the place, if another one of these ranks has claimed last.
+        """Let this rank, which commits, claim the place, if another of these ranks claimed last.
 
-        What has claimed and finds the claim of another attempt is refused by its save, on all ranks. Raises
-        :class:`SaveFailed` if another one of these ranks has saved a later step than that of ``facts``.
+        If another attempt has claimed, the save is refused on all ranks. Raises :class:`SaveFailed` if another of these ranks
+        has saved a later step than that of ``facts``.
         """
         log = self._manager.log
         if (latest := log.latest_claim()) is None or latest.number == log.token:
@@ -355,7 +355,7 @@ class GroupSaves:
         return dist.distributed_c10d._get_object_coll_device(self._group)  # noqa: SLF001  # where collectives take tensors
 
     def _from_first(self, function: Callable[[], Any]) -> Any:
-        """Return on every rank the value of JSON that a function returns on rank 0; every rank raises its error."""
+        """Return on every rank a function's JSON value from rank 0; every rank raises its error."""
         if self.size == 1:
             return function()
         answer: dict[str, Any] = {}
@@ -383,14 +383,14 @@ class GroupSaves:
         return bytes(data.cpu().numpy())
 
     def close(self, left: float) -> None:
-        """Wait for the save under way, for ``left`` seconds and until it is late, and end the agreement."""
+        """Wait for the save under way, at most ``left`` seconds or until it is late, and end the agreement."""
         if self._thread is not None and not self._thread.end(left, hurried=True):
             _log.error("%s; the training ends without it", self._thread.describe())
         self.agreement.close()
 
 
 def _numbers_in(group: Any, size: int) -> list[int]:
-    """Return the numbers of a group's ranks in the group of all."""
+    """Return the numbers of a group's ranks in the global group."""
     if size == 1:
         return [dist.get_rank() if dist.is_available() and dist.is_initialized() else 0]
     group = dist.group.WORLD if group is None else group

@@ -5,18 +5,18 @@
     trainer = Trainer(model=model, args=args, train_dataset=data, callbacks=[SpotCallback()])
     trainer.train(resume_from_checkpoint=True)  # at the first attempt too
 
-Checkpoints are the folders ``checkpoint-STEP`` of transformers, saved by its own schedule (``save_strategy``) and, beside that,
-after a notice. A checkpoint counts when its mark is written. In an attempt of Spotwright they are below
-``SPOTWRIGHT_CHECKPOINT``, because ``output_dir`` goes with the attempt; elsewhere they are in ``output_dir``. If that is an
-object store, an absolute ``output_dir`` is used, and any other is refused.
+Checkpoints are the folders ``checkpoint-STEP`` of transformers, saved by its own schedule (``save_strategy``) and also after a
+notice. A checkpoint is valid once its mark is written. In an attempt of Spotwright they are below ``SPOTWRIGHT_CHECKPOINT``,
+because ``output_dir`` is lost with the attempt; elsewhere they are in ``output_dir``. If the variable names an object store, an
+absolute ``output_dir`` is used, and any other is refused.
 
-The path below ``SPOTWRIGHT_CHECKPOINT`` is the whole relative ``output_dir``. An absolute one counts from the working directory
-or the attempt's folder, if it is there, and else from ``/``, without the parts that are new in each attempt: UUIDs and the names
-that Python's ``tempfile`` makes.
+The path below ``SPOTWRIGHT_CHECKPOINT`` is the whole relative ``output_dir``. An absolute one is taken relative to the working
+directory or the attempt's folder, if it is there, and else to ``/``, without the parts that are new in each attempt: UUIDs and
+``tempfile``'s names.
 
-transformers gives a callback neither the trainer nor a word before it looks for a checkpoint, and refuses
-``resume_from_checkpoint=True`` without one (``Trainer.train`` in ``transformers/trainer.py``). Therefore this module puts a
-function before ``Trainer.train``. It leaves trainers alone without a :class:`SpotCallback`.
+transformers gives a callback neither the trainer nor a call before it looks for a checkpoint, and refuses
+``resume_from_checkpoint=True`` without one (``Trainer.train`` in ``transformers/trainer.py``). So this module wraps
+``Trainer.train``. Trainers without a :class:`SpotCallback` are unaffected.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ _OWN_PLACE = (
 class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not there when types are checked
     """The callback for ``Trainer(callbacks=[SpotCallback()])``.
 
-    - ``every`` is the seconds between two saves beside ``save_strategy``; by default none.
+    - ``every`` is the seconds between two additional saves beside ``save_strategy``; by default none.
     - ``again`` lets another ``Trainer`` of this process continue the work of the first one in an ``output_dir``. Without it,
-      the second one that resumes there raises; ``train`` of the same ``Trainer`` goes on.
+      the second one that resumes there raises; ``train`` of the same ``Trainer`` continues.
 
     Raises :class:`ValueError` for arguments with which a training cannot resume.
     """
@@ -133,7 +133,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             self._keep_random(control)
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
-        """Let the evaluation draw no random number of the training, which a resumed one would not draw again."""
+        """Keep the evaluation from drawing the training's random numbers, which a resumed training would not draw again."""
         if self._random is not None:
             random_states.put_back(self._random)
             self._random = None
@@ -155,9 +155,9 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
 
     @contextmanager
     def attend(self, trainer: Trainer, *, resumes: bool) -> Iterator[None]:
-        """Keep the checkpoints of a ``Trainer.train`` in the place that survives, from before it looks for one to its end.
+        """Keep the checkpoints of a ``Trainer.train`` in the durable place, from before it looks for one to its end.
 
-        ``resumes`` says that it resumes from the newest one. Raises :class:`PlaceError` if that is another training's.
+        ``resumes``: it resumes from the newest one. Raises :class:`PlaceError` if that is another training's.
         """
         self._resumed_from, self._trainer = None, trainer
         owner = PlaceOwner(trainer, _OWN_PLACE, again=self._again or not resumes)
@@ -196,7 +196,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             raise SystemExit(EXIT)
 
     def newest(self, accelerator: Accelerator) -> str | None:
-        """Return the newest complete checkpoint; ``None`` without one. Raises :class:`OtherProgram` if it is of another model."""
+        """Return the newest complete checkpoint; ``None`` without one. Raises :class:`OtherProgram` for another model's."""
         if self._folders is None:
             return None
         found = self._folders.newest_of(self._facts, self._facts["processes"])
@@ -207,7 +207,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         return None if found is None else str(found)
 
     def warn_of_a_new_beginning(self) -> None:
-        """Warn of a training that starts over beside a complete checkpoint: usually its resumption was forgotten."""
+        """Warn that a training starts over beside a complete checkpoint: usually the resume was forgotten."""
         found = self._folders.newest() if self._folders is not None else None
         if found is not None and os.environ.get("RANK", "0") == "0":
             _warn(
@@ -238,7 +238,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             state.global_step,
             lambda folder: self._write(trainer, folder, lambda: save(*values)),
             {**self._facts, "step": state.global_step, "loss": _loss_of(trainer, alone=self._training.is_alone)},
-            is_independent=is_replicated(trainer.accelerator) and not state.best_global_step,  # which is waited for
+            is_independent=is_replicated(trainer.accelerator) and not state.best_global_step,  # write waits for it
         )
         if not self._is_whole:
             state.best_model_checkpoint = best
@@ -246,7 +246,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             trainer._push_from_checkpoint(str(self._folders.folder_of(state.global_step)))  # noqa: SLF001
 
     def _write(self, trainer: Trainer, folder: Path, save: Callable[[], None]) -> None:
-        """Let transformers fill a folder that is moved to its place later, from where it is pushed to the hub."""
+        """Let transformers fill a folder that is later moved to its place and pushed to the hub from there."""
         assert self._folders is not None  # noqa: S101  # a checkpoint is being saved
         args, state = trainer.args, trainer.state
         before = trainer._get_output_dir, args.push_to_hub  # noqa: SLF001  # transformers has no other name for it
@@ -306,7 +306,7 @@ _NEW_EACH_TIME = re.compile(r"tmp[a-z0-9_]{8}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a
 
 
 def _below(output_dir: str) -> Path:
-    """The path of an ``output_dir`` below the attempt's place: the same one in every attempt and on every node."""
+    """The path of an ``output_dir`` below the attempt's place: the same in every attempt and on every node."""
     path = Path(os.path.normpath(output_dir))
     attempt = os.path.dirname(os.environ.get("SPOTWRIGHT_PROGRESS_FILE", ""))
     for base in filter(None, (os.getcwd(), attempt)):
@@ -318,7 +318,7 @@ def _below(output_dir: str) -> Path:
 
 
 def _run_unless_finished(trainer: Trainer, run_epoch: Callable[..., None], **options: Any) -> None:
-    """Run an epoch, unless the training was finished before it: transformers asks for that only after one more step."""
+    """Run an epoch, unless the training was already finished: transformers checks that only after one more step."""
     if 0 < trainer.state.max_steps <= trainer.state.global_step:
         trainer.control.should_training_stop = True
     else:
@@ -326,7 +326,7 @@ def _run_unless_finished(trainer: Trainer, run_epoch: Callable[..., None], **opt
 
 
 def _loss_of(trainer: Trainer, *, alone: bool) -> list[float]:
-    """The losses from which ``Trainer.train`` computes the mean that it returns, and the next one that it logs."""
+    """The losses from which ``Trainer.train`` computes its returned mean and its next logged loss."""
     pending = trainer._tr_loss.detach().reshape(1)  # noqa: SLF001  # transformers has no other name for these
     pending = pending if alone else trainer.accelerator.gather(pending)
     return [
@@ -338,9 +338,9 @@ def _loss_of(trainer: Trainer, *, alone: bool) -> list[float]:
 
 
 def _put_loss_back(trainer: Trainer, loss: Any) -> None:
-    """Let a resumed training log and return the losses of the whole training: one with no step left would return 0."""
+    """Let a resumed training log and return the whole training's losses: with no step left it would return 0."""
     if loss is None:
-        return  # saved before Spotwright was used here
+        return  # saved before Spotwright was used
     total, pending, logged, began = loss
     trainer._total_loss_scalar = total  # noqa: SLF001
     trainer._tr_loss.fill_(pending)  # noqa: SLF001
@@ -348,9 +348,9 @@ def _put_loss_back(trainer: Trainer, loss: Any) -> None:
 
 
 def _take_problem_type(folder: Path, model: Any) -> None:
-    """Give a model for classification the sort of its labels, which its first forward pass writes into its configuration.
+    """Restore a classification model's problem type, which its first forward pass writes into its configuration.
 
-    Without it, what an attempt saves that has no step left to do would differ. Source: ``forward`` of any
+    Without it, the save of an attempt without remaining steps would differ. Source: ``forward`` of any
     ``ForSequenceClassification``, and ``transformers/loss/loss_utils.py``.
     """
     config = getattr(getattr(model, "module", model), "config", None)
@@ -365,7 +365,7 @@ def _take_problem_type(folder: Path, model: Any) -> None:
 
 
 def _looks_whole(folder: Path) -> bool:
-    """Whether a folder from before Spotwright was filled to its end: transformers writes the state of the trainer last."""
+    """Whether a folder from before Spotwright is complete: transformers writes the trainer's state last."""
     try:
         state = json.loads((folder / "trainer_state.json").read_bytes()[: 64 << 20])
         return isinstance(state["global_step"], int)

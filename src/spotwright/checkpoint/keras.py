@@ -1,7 +1,7 @@
 """Checkpoints for Keras 3 with any backend: ``fit()`` continues after the saved epoch.
 
-The state is every variable of the model and of its optimizer, in Keras' order. Seeds of layers such as dropout are variables of
-the model too, so they continue; the order in which ``fit`` shuffles is not a variable, and starts over.
+The state is every variable of the model and of its optimizer, in Keras' order. Seeds of layers such as dropout are variables
+too, so they continue; the shuffling order of ``fit`` is not, and starts over.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class SaveEpochs(keras.callbacks.Callback):
 
 
 def fit(ckpt: Checkpoint, model: Any, *data: Any, epochs: int, **options: Any) -> Any:
-    """``model.fit(*data, epochs=epochs, **options)`` for the epochs that are left; returns its result.
+    """Call ``model.fit(*data, epochs=epochs, **options)`` for the remaining epochs; returns its result.
 
-    The model must be compiled and built, so that it has the shape of its input.
+    The model must be compiled and built, so that its input shape is known.
     """
     restore(model, ckpt.load())
     ckpt.steps(epochs)  # sets the total; Keras counts

@@ -1,8 +1,8 @@
 """Checkpoints for LightGBM: ``train()`` as in lightgbm continues after the saved trees.
 
-The state is the model in LightGBM's own text format. LightGBM continues from the predictions of that model, so the trees after an
-interruption are close to those without one, and not equal to the last bit. Where parts of the data are drawn at
-random (``bagging_fraction``, ``feature_fraction``), the draws start over.
+The state is the model in LightGBM's own text format. LightGBM continues from that model's predictions, so the trees after an
+interruption are close to an uninterrupted run's, but not bit-identical. Random draws of data (``bagging_fraction``,
+``feature_fraction``) start over.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def train(
 ) -> lightgbm.Booster:
     """Boost up to ``num_boost_round`` rounds, including those before an interruption.
 
-    ``options`` are as for ``lightgbm.train``. The memory of its callbacks, such as the best round of early stopping, begins
-    anew with each attempt.
+    ``options`` are as for ``lightgbm.train``. Its callbacks' state, such as the best round of early stopping, is lost between
+    attempts.
     """
     state = ckpt.load()
     ckpt.steps(num_boost_round)  # sets the total; LightGBM counts

@@ -5,11 +5,11 @@
     trainer = Trainer(max_steps=48, plugins=[SpotCheckpointIO()], callbacks=[SpotCheckpoint()])
     trainer.fit(model, data, ckpt_path="last")  # at the first attempt too
 
-Lightning saves neither the random generators nor where the data loader is in its epoch (``DataLoader`` has no state). Both are
-added to each checkpoint here. A resumed epoch draws its order again and reads past the batches that are done.
+Lightning saves neither the random generators nor the data loader's position in its epoch (``DataLoader`` has no state). Both
+are added to each checkpoint here. A resumed epoch draws its order again and skips the finished batches.
 
 Lightning's own handler of SIGTERM broadcasts inside the handler and ends the training with exit 0
-(``trainer/connectors/signal_connector.py``); while a training with :class:`SpotCheckpoint` runs, it is not in use.
+(``trainer/connectors/signal_connector.py``); a training with :class:`SpotCheckpoint` does not use it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from spotwright.checkpoint.termination import EXIT, let_workers_outlive_sigterm
 __all__ = ["SpotCheckpoint", "SpotCheckpointIO"]
 
 _NAME = re.compile(r"step-(\d{10})\.ckpt")
-_PART = ".part"  # the end of the name of a file that is being written
+_PART = ".part"  # suffix of a file that is being written
 _PART_NAME = re.compile(r".+\.\d{1,10}-[0-9a-f]{8}\.part")
-_LEFT_AFTER = 3600.0  # seconds without a write, after which such a file was left by a process that has ended
+_LEFT_AFTER = 3600.0  # seconds without a write, after which such a file's writer counts as ended
 _KEY = "spotwright"  # our part of a checkpoint
 _METRICS = "spotwright-metrics.json"  # of a complete training
 _RANDOM_BYTES = 1 << 16  # of the random states of one rank, as JSON; without a GPU they have 30,000
@@ -72,13 +72,13 @@ _OWN_PLACE = (
 class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is not there when types are checked
     """Writes each checkpoint beside its place, makes it durable, and moves it there, so that a file is whole or absent.
 
-    It serves every callback that saves. Checkpoints are loaded without running code from them, unless
-    ``fit(weights_only=False)`` allows it. Addresses of object stores are left to Lightning. Raises :class:`SaveFailed` if the
-    place cannot be written to, as on a full disk; that checkpoint is removed.
+    It serves every callback that saves. Loading does not run code from checkpoints, unless ``fit(weights_only=False)`` allows
+    it. Addresses of object stores are left to Lightning. Raises :class:`SaveFailed` if the place is not writable, as on a full
+    disk; that checkpoint is removed.
     """
 
     check: Callable[[Path], None] = staticmethod(lambda _: None)
-    """Called with the path of a checkpoint before it is moved to its place, and after. An exception keeps it from counting."""
+    """Called with a checkpoint's path before and after its move to its place. An exception invalidates the checkpoint."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Called by Lightning."""
@@ -96,7 +96,7 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
             now = part.stat().st_mtime
             self._take_place(part, place)
         except BaseException as error:
-            part.unlink(missing_ok=True)  # it would keep a disk full
+            part.unlink(missing_ok=True)  # it would keep the disk full
             if (refused := what_refused(error, place)) is None:
                 raise
             raise SaveFailed(refused) from error
@@ -109,7 +109,7 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
         os.close(folder)
 
     def _take_place(self, part: Path, place: Path) -> None:
-        """Let a file take its place; a process that was frozen just before puts back what another attempt has put there."""
+        """Move a file to its place; a process that was frozen just before restores another attempt's file."""
         self.check(place)
         kept = _new_part(place)
         with suppress(OSError):  # no file there, or a file system without links
@@ -140,13 +140,12 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
       a folder ``spotwright-checkpoint`` in the working directory.
     - ``name`` distinguishes several trainings of one process, such as ``"fold1"``: its checkpoints are below the folder.
     - ``again`` lets another ``Trainer`` of this process continue the work of the first one. Without it, the second ``Trainer``
-      that fits with one folder raises; ``fit`` of the same ``Trainer`` goes on.
+      that fits with one folder raises; ``fit`` of the same ``Trainer`` continues.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save.
     - ``keep`` is the number of checkpoints to keep, the newest ones.
 
-    ``fit(ckpt_path="last")`` finds its newest checkpoint, and starts over without one. A save that finds no room on the disk is
-    logged, and the training goes on, unless it is the first save. Raises :class:`PlaceError` if the folder
-    cannot be used.
+    ``fit(ckpt_path="last")`` finds its newest checkpoint, and starts over without one. A save that fails on a full disk is
+    logged, and the training continues, unless it is the first save. Raises :class:`PlaceError` if the folder cannot be used.
     """
 
     def __init__(
@@ -161,13 +160,13 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         if keep < 1:
             raise ValueError(f"keep={keep}: at least the newest checkpoint must be kept")
         self._folder = folder_at(dirpath, name)
-        super().__init__(str(self._folder))  # the callback in which fit(ckpt_path="last") looks for a path
+        super().__init__(str(self._folder))  # fit(ckpt_path="last") asks this callback for a path
         self._every, self._keep, self._again = every, keep, again
         self._claims = MarkedFolders(self._folder, "step-")
         self._training: AttendedTraining | None = None
         self._users_handler: Any = None
         self._loaded: dict[str, Any] | None = None
-        self._epoch_random: dict[str, Any] = {}  # before the batches of the present epoch were ordered
+        self._epoch_random: dict[str, Any] = {}  # before the current epoch's batches were ordered
         self._ordered_epoch = -1
         self._random: dict[str, Any] | None = None
         self._step = self._first_step = 0
@@ -183,7 +182,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         """Claim the folder. Raises :class:`PlaceError` if another ``Trainer`` of this process has it."""
         if stage != "fit":
             return
-        let_workers_outlive_sigterm()  # they are forked before the training begins
+        let_workers_outlive_sigterm()  # they are forked before the training starts
         found = _NAME.fullmatch(Path(self.ckpt_path).name)
         step = torch.tensor([int(found[1]) if found else 0], device=trainer.strategy.root_device)
         check_one_place(self._folder, trainer.strategy.all_gather(step).flatten().tolist())
@@ -192,7 +191,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             self._folder.mkdir(parents=True, exist_ok=True)
             self._claims.claim(PlaceOwner(trainer, _OWN_PLACE, again=self._again))
             for path in self._folder.glob(f"step-*{_PART}"):
-                path.unlink(missing_ok=True)  # a process of an earlier attempt that still writes it gets an error
+                path.unlink(missing_ok=True)  # an earlier attempt's process that still writes it gets an error
             if isinstance(checkpoint_io := trainer.strategy.checkpoint_io, SpotCheckpointIO):
                 checkpoint_io.check = self._check_claim
             else:
@@ -202,7 +201,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
                 )
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Continue with the data and the random numbers of the checkpoint; handle SIGTERM and notices from here on."""
+        """Continue with the checkpoint's data position and random numbers; start handling SIGTERM and notices."""
         if trainer.received_sigterm:
             raise SystemExit(EXIT)
         self._continue(trainer)
@@ -234,17 +233,17 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             self._save(trainer, self._training)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Let the validation draw no random number of the training, which a resumed one would not draw again."""
+        """Keep the validation from drawing the training's random numbers, which a resumed training would not draw again."""
         self._random = random_states.capture()
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Put the random numbers of the training back."""
+        """Restore the training's random numbers."""
         if self._random is not None:
             random_states.put_back(self._random)
             self._random = None
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Report that the training is complete, and keep its last metrics, or put back those from before."""
+        """Report that the training is complete, and save its last metrics or restore the saved ones."""
         if self._training is not None:
             if self._training.is_unfinished and not trainer.fit_loop.done:
                 raise SystemExit(EXIT)
@@ -255,13 +254,13 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
                 self._keep_metrics(trainer)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Report a training that was complete before."""
+        """Report a training that was already complete."""
         if self._training is None:
             progress(1.0)
             self._put_metrics_back(trainer)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:  # noqa: ARG002
-        """Add the random numbers of every rank."""
+        """Add the random states of every rank."""
         own = {"now": random_states.capture(), "epoch": self._epoch_random}
         text = json.dumps(own).encode().ljust(_RANDOM_BYTES)
         states = torch.frombuffer(bytearray(text), dtype=torch.uint8)
@@ -271,7 +270,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         checkpoint[_KEY] = {"random": states.reshape(-1, len(text))}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:  # noqa: ARG002
-        """Take the random numbers of this rank."""
+        """Take the random states of this rank."""
         states = checkpoint.get(_KEY, {}).get("random")
         if states is None:
             return
@@ -285,7 +284,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         self._loaded = json.loads(bytes(states[trainer.global_rank % len(states)].numpy()))
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
-        """Stop handling SIGTERM and notices. It does not save: the step under way is half done."""
+        """Stop handling SIGTERM and notices, without a save: the current step is half done."""
         if self._training is not None:
             self._training.abandon()
         elif isinstance(exception, RuntimeError) and "state_dict" in str(exception):  # of torch's load_state_dict
@@ -318,7 +317,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         training.end_save()
 
     def _keep_metrics(self, trainer: Any) -> None:
-        """Save the last validation's metrics: an attempt that finds the training complete does not validate again."""
+        """Save the last validation's metrics: an attempt of a complete training does not validate again."""
         metrics = {name: value.item() for name, value in trainer.callback_metrics.items() if value.numel() == 1}
         part = _new_part(self._folder / _METRICS)
         try:
@@ -329,7 +328,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             _warn("%s: could not save the last metrics (%s)", self._folder, error)
 
     def _put_metrics_back(self, trainer: Any) -> None:
-        """Restore the saved ``trainer.callback_metrics``, if no kill came before the end of the last validation."""
+        """Restore the saved ``trainer.callback_metrics``, if the last validation was not killed."""
         try:
             kept = json.loads((self._folder / _METRICS).read_bytes())
         except (OSError, ValueError):
@@ -350,9 +349,9 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             self._claims.check()
 
     def _continue(self, trainer: Any) -> None:
-        """Order the batches of the epoch, and read past those that are done."""
+        """Order the batches of the epoch, and skip the finished ones."""
         loop, loaded, self._loaded = trainer.fit_loop, self._loaded, None
-        loaders = loop._combined_loader.flattened  # noqa: SLF001  # Lightning has no other name for what it iterates
+        loaders = loop._combined_loader.flattened  # noqa: SLF001  # Lightning has no public name for its iterated loaders
         self._ordered_epoch = trainer.current_epoch
         if any(hasattr(loader, "state_dict") for loader in loaders):  # Lightning keeps its position
             if loaded is not None:
@@ -379,7 +378,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             random_states.put_back(loaded["now"])
 
     def _paths(self) -> list[Path]:
-        """The checkpoints, the newest first."""
+        """The checkpoints, newest first."""
         found = [path for path in self._folder.glob("step-*.ckpt") if _NAME.fullmatch(path.name)]
         return sorted(found, key=lambda path: path.name, reverse=True)
 
@@ -390,7 +389,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
 
 
 def _new_part(place: Path) -> Path:
-    """Return the name of a file beside a checkpoint which no other process writes."""
+    """Return a new file name beside a checkpoint, unique to this process."""
     return place.with_name(f"{place.name}.{os.getpid()}-{secrets.token_hex(4)}{_PART}")
 
 

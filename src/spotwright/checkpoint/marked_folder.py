@@ -1,12 +1,12 @@
 """Folders that a framework fills with many files, made whole or absent by one file that is written last: the mark.
 
-The mark lists every other file with its size, and facts of the training. It is written when all of them are durable. A folder
-without a mark, or with a file of another size, was left by a process that ended in the middle of a save or of a removal: it is
-torn, and is moved aside under a name that no framework takes for a checkpoint. One torn folder of a place is kept, for people.
+The mark lists every other file with its size, and facts of the training. It is written when all other files are durable. A
+folder without a mark, or with a file of another size, is torn: its process ended in the middle of a save or of a removal. It is
+moved aside under a name that no framework takes for a checkpoint. One torn folder per place is kept for people.
 
 A process claims the place first. A process of an earlier attempt that still runs finds the claim before its next save, and
-stops. One that was frozen in the middle of a save may write on before it finds the claim. So each attempt fills folders below
-its own folder, and a whole folder is moved to its place.
+stops. A process frozen in the middle of a save may continue to write before it finds the claim. So each attempt fills folders
+below its own folder, and moves a whole folder to its place.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ MARK = "spotwright-whole.json"
 """Name of the mark in a folder."""
 
 TORN = "torn-"
-"""Beginning of the name of a folder that was moved aside."""
+"""Prefix of the name of a folder that was moved aside."""
 
-_WRITING = "spotwright-writing-"  # beginning of the name of the folder of an attempt, in which it writes
-_REPLACED = "replaced-"  # beginning of the name of a folder there whose place another one takes
+_WRITING = "spotwright-writing-"  # prefix of an attempt's folder, in which it writes
+_REPLACED = "replaced-"  # prefix of a replaced folder there
 _CLAIMS = "spotwright-claims"  # the folder of the claims, beside the checkpoints
 _LARGEST_MARK = 16 << 20  # bytes; a mark of 100,000 files has 10 MB
-_MOST_SHAPES = 20_000  # parameters whose shapes are in a mark, about 100 bytes each
-_MOST_TOLD = 3  # differences of two models that a message names
+_MOST_SHAPES = 20_000  # parameters with their shapes in a mark, about 100 bytes each
+_MOST_TOLD = 3  # differences of two models in a message
 
 
 def folder_at(place: str | os.PathLike[str] | None = None, name: str = "") -> Path:
@@ -70,7 +70,7 @@ def folder_at(place: str | os.PathLike[str] | None = None, name: str = "") -> Pa
 
 
 def is_object_store(address: str) -> bool:
-    """True if the address is a URL that names no folder of this machine."""
+    """True if the address is a URL other than a folder of this machine."""
     scheme, mark, _ = address.partition("://")
     return bool(mark) and scheme not in {"file", "pvc"}
 
@@ -92,12 +92,12 @@ def mark_whole(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def unmark(folder: Path) -> None:
-    """Take the mark from a folder that is about to be filled again, if it has one."""
+    """Remove the mark, if any, from a folder that is about to be filled again."""
     (folder / MARK).unlink(missing_ok=True)
 
 
 def sync_files(folder: Path) -> None:
-    """Make the files of a folder, and of those below it, durable."""
+    """Make all files in and below a folder durable."""
     for name, _, files in os.walk(folder):
         for file in files:
             with suppress(FileNotFoundError):  # another process' temporary file
@@ -126,7 +126,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
 
 
 def model_facts(models: Iterable[Any]) -> dict[str, Any]:
-    """Return the facts by which :meth:`MarkedFolders.newest_of` recognizes a PyTorch model: names and shapes of parameters."""
+    """Return the facts by which :meth:`MarkedFolders.newest_of` recognizes a PyTorch model: parameter names and shapes."""
     import json
 
     shapes = [{name: list(value.shape) for name, value in each.named_parameters()} for each in models]
@@ -138,7 +138,7 @@ def model_facts(models: Iterable[Any]) -> dict[str, Any]:
 def check_one_place(place: Path, steps: Sequence[int]) -> None:
     """Raise :class:`PlaceError` if ranks see different checkpoints, because each has a separate folder.
 
-    ``steps`` has the step of the newest checkpoint that each rank sees; 0 for none.
+    ``steps`` has the step of each rank's newest checkpoint; 0 for none.
     """
     if len(set(steps)) > 1:
         raise PlaceError(
@@ -150,8 +150,7 @@ def check_one_place(place: Path, steps: Sequence[int]) -> None:
 class MarkedFolders:
     """The checkpoints of a training in one place: folders with a common prefix and the number of a step, ``checkpoint-20``.
 
-    ``looks_whole`` decides about folders without a mark from before Spotwright was used here: a training whose first attempts
-    ran without it continues.
+    ``looks_whole`` decides on folders without a mark from before Spotwright was used, so that such a training continues.
     """
 
     def __init__(self, place: Path, prefix: str, looks_whole: Callable[[Path], bool] = lambda _: False) -> None:
@@ -159,12 +158,12 @@ class MarkedFolders:
         self._looks_whole = looks_whole
         self._claims = SaveLog(FolderStore(str(place / _CLAIMS)))
         self.writer = 0
-        """Number of the attempt in whose folder all processes write: the claim's."""
+        """Number of the attempt in whose folder all processes write, from the claim."""
 
     def claim(self, owner: PlaceOwner | None = None) -> list[str]:
-        """Become the writer of the place, and move torn folders aside. Returns a line for each of them.
+        """Become the writer of the place, and move torn folders aside. Returns a line for each.
 
-        ``owner`` is the training that claims. Raises :class:`PlaceError` if the place cannot be used, or another training of this
+        ``owner`` is the claiming training. Raises :class:`PlaceError` if the place cannot be used, or another training of this
         process has it.
         """
         is_new = self._claims.latest_claim() is None
@@ -183,12 +182,12 @@ class MarkedFolders:
         return moved
 
     def check(self) -> None:
-        """Raise :class:`StaleWriter` if another attempt took over. Only the process that claimed the place can tell."""
+        """Raise :class:`StaleWriter` if another attempt took over. Only the process that claimed the place knows."""
         if self._claims.claim is not None:
             self._claims.check()
 
     def _clear_writers(self) -> list[str]:
-        """Move aside what earlier attempts did not finish; return a line for each folder."""
+        """Move unfinished folders of earlier attempts aside; return a line for each."""
         moved: list[str] = []
         for writer in sorted(self.place.glob(f"{_WRITING}*")):
             for folder in sorted(writer.glob(f"{_REPLACED}{self.prefix}*")):
@@ -202,14 +201,14 @@ class MarkedFolders:
         return moved
 
     def own_folder(self, step: int) -> Path:
-        """Return the folder in which this attempt writes the checkpoint of a step, and no other attempt does."""
+        """Return the folder in which only this attempt writes the checkpoint of a step."""
         return self.place / f"{_WRITING}{self.writer}" / f"{self.prefix}{step}"
 
     def put(self, step: int) -> None:
-        """Move the complete folder that this attempt wrote for a step to its place, replacing an existing one.
+        """Move this attempt's complete folder of a step to its place, replacing an existing one.
 
-        Raises :class:`StaleWriter` if another attempt took over. That is checked before and after the move: a process that was
-        frozen in between restores the previous folder.
+        Raises :class:`StaleWriter` if another attempt took over. That is checked before and after the move: a process frozen in
+        between restores the previous folder.
         """
         written, folder = self.own_folder(step), self.folder_of(step)
         replaced = written.with_name(f"{_REPLACED}{written.name}")
@@ -232,7 +231,7 @@ class MarkedFolders:
         self.discard()
 
     def discard(self) -> None:
-        """Remove what this attempt has written, and what does not count."""
+        """Remove this attempt's folder with its unfinished and invalid checkpoints."""
         shutil.rmtree(self.place / f"{_WRITING}{self.writer}", ignore_errors=True)
 
     def newest(self) -> Path | None:
@@ -242,7 +241,7 @@ class MarkedFolders:
     def newest_of(self, model: Mapping[str, Any], processes: int) -> Path | None:
         """Return the newest complete folder for a model with these :func:`model_facts` and this number of processes.
 
-        Raises :class:`OtherProgram` if it is of another model. Another number of processes is reported in a warning.
+        Raises :class:`OtherProgram` for another model's. A different number of processes causes a warning.
         """
         found = self.newest()
         facts = {} if found is None else facts_of(found)
@@ -266,13 +265,13 @@ class MarkedFolders:
         return self.place / f"{self.prefix}{step}"
 
     def prune(self, keep: int) -> None:
-        """Remove all whole folders but the ``keep`` newest ones."""
+        """Remove all whole folders except the ``keep`` newest."""
         for folder in [each for each in self._folders() if fault_of(each) is None][keep:]:
             unmark(folder)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _folders(self) -> list[Path]:
-        """The folders of checkpoints, the highest step first."""
+        """The folders of checkpoints, highest step first."""
         found = []
         try:
             for name in os.listdir(self.place):
@@ -300,7 +299,7 @@ class MarkedFolders:
 
 
 def _differences(saved: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-    """What differs between two models, in brackets for a message; empty if their marks do not show it."""
+    """The differences of two models, in brackets for a message; empty if their marks do not show any."""
     there: dict[str, Any] = {}
     here: dict[str, Any] = {}
     for value, into in ((saved, there), (model, here)):
@@ -318,7 +317,7 @@ def _differences(saved: Mapping[str, Any], model: Mapping[str, Any]) -> str:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """The size of every file of a folder by its name below it, but for marks."""
+    """The size of every file below a folder by its relative name, except marks."""
     sizes = {}
     for name, _, files in os.walk(folder):
         for file in files:

@@ -1,9 +1,9 @@
 """Checkpoints in an object store, through fsspec, which only this module imports.
 
-Objects appear whole or not at all. Beyond that a store must support one operation: to create an object only if it does not exist.
-fsspec calls it ``mode="create"`` (https://filesystem-spec.readthedocs.io/en/latest/features.html, "Exclusive writes"): s3fs sends
-``If-None-Match: *``, gcsfs ``ifGenerationMatch=0``, adlfs ``overwrite=False``. Some servers of the S3 API ignore it. So each
-attempt first tries to create its own claim twice, and logs a warning if the second try succeeds.
+Objects appear whole or not at all. A store must also support one operation: creating an object only if it does not exist.
+fsspec calls it ``mode="create"`` (https://filesystem-spec.readthedocs.io/en/latest/features.html, "Exclusive writes"): s3fs
+sends ``If-None-Match: *``, gcsfs ``ifGenerationMatch=0``, adlfs ``overwrite=False``. Some servers of the S3 API ignore it. So
+each attempt first creates its claim twice, and logs a warning if the second try succeeds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ObjectStore:
         return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
 
     def create(self, name: str, data: bytes) -> bool:
-        """See :class:`Store`. A client that retries by itself may return ``False`` because of its own first try."""
+        """See :class:`Store`. With a client that retries, ``False`` may be due to its own first try."""
         if not self._create(name, data):
             return False
         if not self._tried:
@@ -77,7 +77,7 @@ class ObjectStore:
         except FileExistsError:
             return False
         except Exception as error:
-            if self.read(name) is not None:  # a conflict that the client does not report as one
+            if self.read(name) is not None:  # a conflict that the client reports as another error
                 return False
             raise self._failed(error) from error
         return True
@@ -92,7 +92,7 @@ class ObjectStore:
             with _ClientFile(file) as sink:
                 yield sink
         except BaseException as error:
-            with suppress(Exception):  # the error above matters; the next attempt removes what is left
+            with suppress(Exception):  # the error above matters; the next attempt removes the rest
                 self._system.rm_file(path)
             if isinstance(error, _StoreError):
                 raise self._failed(error.error) from error.error
@@ -143,7 +143,7 @@ class ObjectStore:
 
 
 class _StoreError(Exception):
-    """An error of the store's client, as distinct from one of the caller."""
+    """An error of the store's client, as opposed to the caller's."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -151,7 +151,7 @@ class _StoreError(Exception):
 
 
 class _ClientFile:
-    """A file of the store's client. It marks the client's errors, which may be of any type."""
+    """A file of the store's client that marks the client's errors, which may be of any type."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -1,8 +1,8 @@
-"""Prevents that a second training in a process resumes at the end of the first one, skips training and looks finished.
+"""Keeps a second training in a process from resuming at the end of the first one, which would skip training and look finished.
 
 Folds, stages and loops over settings run several trainings in one process. Each needs a separate place, so the second claim of
-a place raises, unless its caller says that it continues the first one's work. Attempts are separate processes and claim
-freely. So does a training whose place was removed meanwhile.
+a place raises, unless the caller declares that it continues the first one's work. Attempts are separate processes and claim
+freely, as does a training whose place was removed meanwhile.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from spotwright.checkpoint.errors import PlaceError
 
 __all__ = ["PlaceOwner", "in_use"]
 
-_owners: dict[tuple[int, str], weakref.ref[object]] = {}  # by process and place: the training that has claimed it
+_owners: dict[tuple[int, str], weakref.ref[object]] = {}  # by process and place: the claiming training
 
 
 class PlaceOwner:
-    """A training that claims a place for this process. This does not keep it alive.
+    """A training that claims a place for this process, without keeping it alive.
 
-    ``advice`` says how to give it a separate place, or continue in another training's. ``again`` allows the latter.
+    ``advice`` explains how to use a separate place or to continue in another training's. ``again`` allows the latter.
     """
 
     def __init__(self, training: object, advice: str, *, again: bool = False) -> None:
@@ -29,14 +29,14 @@ class PlaceOwner:
     def check(self, place: str, *, is_claimed: bool) -> None:
         """Raise :class:`PlaceError` if another training of this process claimed the place, even one that has ended.
 
-        ``is_claimed`` says whether the place has a claim now: if not, it was removed, and the training starts over.
+        ``is_claimed``: whether the place has a claim now; if not, it was removed, and the training starts over.
         """
         owner = _owners.get((os.getpid(), place))
         if owner is not None and not self._again and owner() is not self._training() and is_claimed:
             raise in_use(place, self._advice)
 
     def set(self, place: str) -> None:
-        """Give the place to the training."""
+        """Make the training the owner of the place."""
         _owners[os.getpid(), place] = self._training
 
 

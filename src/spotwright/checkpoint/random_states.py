@@ -1,6 +1,6 @@
 """The states of a process' random generators, as values of JSON: Python's, NumPy's and PyTorch's.
 
-NumPy's is the global one that ``np.random.seed`` seeds. Generators that a program makes for itself are its own to save.
+NumPy's is the global one that ``np.random.seed`` seeds. A program must save its other generators itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["capture", "put_back"]
 
 def capture() -> dict[str, Any]:
     """Return the states of this process."""
-    name, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002  # the one that others draw from
+    name, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002  # the global one
     states: dict[str, Any] = {
         "python": random.getstate(),
         "numpy": [name, keys.tolist(), position, has_gauss, gauss],
@@ -28,7 +28,7 @@ def capture() -> dict[str, Any]:
 
 
 def put_back(states: dict[str, Any]) -> None:
-    """Set the states from :func:`capture`, after a passage through JSON or without one."""
+    """Set the states from :func:`capture`, directly or after a JSON round trip."""
     version, keys, gauss = states["python"]
     random.setstate((version, tuple(keys), gauss))
     name, keys, position, has_gauss, gauss = states["numpy"]

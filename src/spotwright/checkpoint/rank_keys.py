@@ -1,6 +1,6 @@
-"""Keys through which the ranks of a training talk, without a collective: each is written once, by one of them, and seen by all.
+"""Keys by which the ranks of a training communicate without a collective: one rank writes each key once, and all see it.
 
-They are in the store of the process group, which PyTorch has for every group that it makes itself, or without one, small
+They are in the store of the process group, which PyTorch has for every group that it makes itself. Without one they are small
 files in the place of the checkpoints, where only one rank can create a file.
 """
 
@@ -26,18 +26,18 @@ LOST_AFTER = 10.0
 """Seconds after which a silent store counts as lost."""
 
 KEPT_EVENTS = 32
-"""How many of the last events have keys that stay: a thread may have chosen the number of its event before one of these."""
+"""The number of recent events whose keys are kept: a thread may have chosen its event's number before one of them."""
 
-_CLOSED_AFTER = 1.0  # seconds after which a thread that waits for a silent store is left alone
-_CUT_AFTER = 2.0  # seconds until a file that is not whole counts as cut
-_POLL = 0.25  # seconds between two looks for an event in the place of the checkpoints
+_CLOSED_AFTER = 1.0  # seconds after which a thread that waits for a silent store is abandoned
+_CUT_AFTER = 2.0  # seconds until an incomplete file counts as cut
+_POLL = 0.25  # seconds between polls for an event in the place of the checkpoints
 _POLL_ROUND = 0.05  # the same while a decision is awaited
 
 
 class Keys(Protocol):
-    """Keys that are written once, and seen by all ranks.
+    """Keys that are written once and seen by all ranks.
 
-    Methods raise ``RuntimeError`` or :class:`CheckpointError` if the keys cannot be reached.
+    Methods raise ``RuntimeError`` or :class:`CheckpointError` if the keys are unreachable.
     """
 
     def create(self, name: str, value: bytes) -> bytes:
@@ -47,7 +47,7 @@ class Keys(Protocol):
         """Return the value of a key; ``None`` without it."""
 
     def wait(self, names: Sequence[str], seconds: float) -> bool:
-        """Wait until all these keys exist; ``False`` if they do not in time."""
+        """Wait until all these keys exist; ``False`` on time-out."""
 
     def announce(self, number: int, value: bytes) -> bytes:
         """Create an event, and wake all waiting threads; return its value, ours or the existing one."""
@@ -75,7 +75,7 @@ class _Call:
         """Call it."""
         try:
             self._value = self._what()
-        except BaseException as error:  # noqa: BLE001  # it is raised where the call was made
+        except BaseException as error:  # noqa: BLE001  # it is raised in the calling thread
             self._error = error
         self.over.set()
 
@@ -87,10 +87,10 @@ class _Call:
 
 
 class GroupKeys:
-    """Keys in the store of a process group, by two own clients: one that waits, which locks it, and one that talks.
+    """Keys in the store of a process group, through two clients: one for waiting, which locks it, and one for everything else.
 
-    A wait that ends by its time-out writes warnings to the standard error (``TCPStore`` in ``torch/csrc/distributed/c10d``), so
-    each rank waits for its own key without one, which the maker of an event sets.
+    A time-out of a wait writes warnings to the standard error (``TCPStore`` in ``torch/csrc/distributed/c10d``), so each rank
+    waits without one for a key of its own, which the maker of an event sets.
     """
 
     def __init__(self, store: dist.Store, prefix: str, rank: int, size: int) -> None:
@@ -109,11 +109,11 @@ class GroupKeys:
         while (call := self._calls.get()) is not None:
             call.run()
         with suppress(queue.Empty):
-            while (call := self._calls.get(timeout=_CLOSED_AFTER)) is not None:  # of a round that was under way
+            while (call := self._calls.get(timeout=_CLOSED_AFTER)) is not None:  # of an unfinished round
                 call.run()
 
     def _talk(self, what: Callable[[], Any], within: float = LOST_AFTER) -> Any:
-        """Call the store in the thread that talks. ``TCPStore`` waits for most answers without a limit, and would for ever."""
+        """Call the store in a separate thread. ``TCPStore`` waits for most answers without a limit."""
         if not self._is_silent:
             call = _Call(what)
             self._calls.put(call)
@@ -139,7 +139,7 @@ class GroupKeys:
         return True
 
     def announce(self, number: int, value: bytes) -> bytes:
-        """See :class:`Keys`. Also if the event exists: its creator may have died before it woke the others."""
+        """See :class:`Keys`. Wakes threads even if the event exists: its creator may have died before it did."""
         made = self.create(f"{number}/event", value)
         self._talk(lambda: self._wake([f"wake/{number}/{rank}" for rank in range(self._size)]))
         return made
@@ -162,7 +162,7 @@ class GroupKeys:
         self._waiting.delete_key(name)
         self._waiting.delete_key(
             f"wake/{number - KEPT_EVENTS}/{self._rank}"
-        )  # by one who has made that event a second time
+        )  # by a rank that made that event a second time
         return None if self._closed.is_set() else self.read(f"{number}/event")
 
     def remove(self, names: Sequence[str]) -> None:
@@ -175,7 +175,7 @@ class GroupKeys:
             self._closed.set()
         try:
             self._talk(lambda: self._talking.set(f"wake/{self._awaited}/{self._rank}", "1"), _CLOSED_AFTER)
-        except RuntimeError:  # the store is closed, so the wait has ended too
+        except RuntimeError:  # the store is closed, so the wait has ended
             logging.getLogger("spotwright.checkpoint").debug(
                 "the process group's store closed before its last client", exc_info=True
             )
@@ -183,7 +183,7 @@ class GroupKeys:
 
 
 class PlaceKeys:
-    """Keys as small files ``key-...`` in the place of the checkpoints, which is polled."""
+    """Keys as small files ``key-...`` in the polled place of the checkpoints."""
 
     def __init__(self, store: Store, prefix: str, rank: int) -> None:
         self._store, self._prefix, self._rank = store, f"key-{prefix}-", rank
@@ -205,7 +205,7 @@ class PlaceKeys:
         return found
 
     def read(self, name: str) -> bytes | None:
-        """See :class:`Keys`. A file that is being written is not there yet."""
+        """See :class:`Keys`. A file that is being written does not exist yet."""
         found = self._store.read(self._file(name))
         return found[:-1] if found is not None and found.endswith(b"\n") else None
 
@@ -237,7 +237,7 @@ class PlaceKeys:
             self._store.remove(self._file(name))
 
     def close(self) -> None:
-        """See :class:`Keys`. Keys that rank 0 leaves because it is killed are removed by the next attempt."""
+        """See :class:`Keys`. The next attempt removes keys that a killed rank 0 leaves."""
         self._closed.set()
         if self._rank == 0:
             self._remove_all(lambda name: name.startswith(self._prefix))

@@ -1,7 +1,7 @@
 """Distinguishes a write refused by the file system, as on a full disk, from other errors of a framework's save.
 
-Libraries hide the error of the operating system: safetensors writes it into the text of one of its own (``SafetensorError`` in
-its ``bindings/python/src/lib.rs``), and ``torch.save`` with a path drops it (``caffe2/serialize/inline_container.cc``).
+Libraries hide the operating system's error: safetensors puts it into the text of its own (``SafetensorError`` in its
+``bindings/python/src/lib.rs``), and ``torch.save`` with a path drops it (``caffe2/serialize/inline_container.cc``).
 """
 
 from __future__ import annotations

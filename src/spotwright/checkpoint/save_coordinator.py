@@ -1,12 +1,12 @@
-"""Lets all ranks of a training save the same step, after a notice that only one of them has, without a collective per step.
+"""Lets all ranks of a training save the same step, after a notice to only one of them, without a collective per step.
 
 A thread in each rank waits for the next *event*. The rank that asks for a save makes the event; then every thread publishes the
-first step at whose end its rank can save, and the one that asked decides: the highest of them. A main thread holds only where it
-would pass its own published step before the decision, so that no rank is beyond the step when it is known. A rank that does not
-publish in time (it is frozen, or dead) makes the decision that no rank saves; only where some ranks hold the whole state by
-themselves do those save without it. Each decision is one write that only one rank can make, so it is the same for all.
+first step at whose end its rank can save, and the asking rank decides on the highest of them. A main thread holds only if it
+would pass its published step before the decision, so that no rank is beyond the step when it is known. If a rank does not
+publish in time (it is frozen or dead), the decision is that no rank saves, unless some ranks hold the whole state: these save
+without it. Each decision is one write that only one rank can make, so it is the same for all.
 
-The ranks talk through *keys* that are written once: in the store of the process group, or where it has none, in the place of the
+The ranks communicate through write-once *keys*: in the store of the process group, or without one, in the place of the
 checkpoints.
 """
 
@@ -37,20 +37,20 @@ from spotwright.checkpoint.termination import EXIT
 
 __all__ = ["SaveCoordinator"]
 
-_LIMIT = 2.0  # seconds until a decision without the ranks that have not published
+_LIMIT = 2.0  # seconds until a decision without unpublished ranks
 _SHARE_OF_NOTICE = 0.25
-_MARGIN = 1.0  # seconds for which the other ranks let the one that asked decide first
-_TURN = 0.005  # seconds more for each next one, as each reads what all ranks have published
-_REPEAT = 5.0  # seconds until an unmet request is repeated, doubled each time, as each may hold a step
+_MARGIN = 1.0  # seconds in which only the asking rank may decide
+_TURN = 0.005  # additional seconds for each next rank, because each reads all published steps
+_REPEAT = 5.0  # seconds until an unmet request is repeated, doubled each time, because each may hold a step
 _BLOCKED_AFTER = 1.0  # seconds without a step after which a rank of an ended training ends itself
-_GONE_AFTER = 3.0  # the same, at least, where the announced end of another rank is over
-_WATCHED = 120.0  # seconds for which it is watched whether a rank goes later than was announced
+_GONE_AFTER = 3.0  # the same, at least, after the announced end of another rank
+_WATCHED = 120.0  # seconds for which a rank's announced end is watched
 
 _log = logging.getLogger("spotwright.checkpoint")
 
 
 class _Decision:
-    """Which ranks save, and at which step. ``step`` is ``None`` for the next one of each; without ``ranks`` none saves."""
+    """The saving ranks and their step. ``step`` is ``None`` for each rank's next one; without ``ranks`` none saves."""
 
     __slots__ = ("ranks", "reason", "step")
 
@@ -59,7 +59,7 @@ class _Decision:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether no rank saves because some ranks do not answer, which may be over soon."""
+        """Whether no rank saves because some ranks are unresponsive, perhaps temporarily."""
         return not self.ranks and self.reason.startswith("ranks ")
 
     def to_bytes(self) -> bytes:
@@ -72,63 +72,63 @@ class _Decision:
 
 
 class _Round:
-    """One event that asks for a save, in this rank."""
+    """One event that asks for a save, as seen by this rank."""
 
     __slots__ = ("decision", "ends", "is_urgent", "number", "why")
 
     def __init__(self, number: int, why: str, *, is_urgent: bool = False, ends: float | None = None) -> None:
         self.number, self.why, self.is_urgent = number, why, is_urgent
-        self.ends = ends  # when this rank ends, which has asked for that reason
+        self.ends = ends  # this rank's end, if that is why it asked
         self.decision: _Decision | None = None
 
 
 class SaveCoordinator:
-    """What the ranks of a process group agree on: the step that they save. Made by :meth:`of_group`.
+    """The agreement of a process group's ranks on the step that they save. Made by :meth:`of_group`.
 
-    Of these methods, the main thread calls :meth:`step_done` and :meth:`saved`, and any thread the others; :meth:`ask` may be
-    called in a signal handler too.
+    The main thread calls :meth:`step_done` and :meth:`saved`, any thread the other methods; :meth:`ask` may also be called in a
+    signal handler.
     """
 
     def __init__(self, keys: Keys | None, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self.why = ""
-        """Why the save is due: the reason of the rank that asked first."""
+        """The reason for the save, from the rank that asked first."""
         self.needed: Callable[[], float] = lambda: 0.0
         """Seconds that this rank reserves for a save. If less than any rank's need is left, the ranks do not save."""
         self.replicas: Sequence[Sequence[int]] = ()
         """Sets of ranks that each hold the whole state: one such set saves alone if other ranks are dead."""
         self.savers: Sequence[int] = range(size)
-        """The ranks of the save that :meth:`step_done` has returned, until :meth:`saved`: all, or one set of :attr:`replicas`."""
+        """The ranks of the save started by :meth:`step_done`, until :meth:`saved`: all, or one set of :attr:`replicas`."""
         self.is_writing: Callable[[], bool] = lambda: False
-        """Whether a save of this rank is under way in another thread, which a rank that is blocked ends before itself."""
+        """Whether a save of this rank is under way in another thread; a blocked rank finishes it before it ends."""
         self.on_missing: Callable[[], None] = lambda: None
         """Called in a thread when a decision leaves ranks out, or is impossible: some are dead, or unreachable."""
         self.decided_at = 0.0
         """When this rank learned the last decision, in Unix seconds."""
         self.reason = ""
-        """Why the last round was decided against a save; empty after one that was decided for it."""
+        """Why the last round decided against a save; empty if it decided for one."""
         self._keys = keys
         self._condition = threading.Condition()  # its lock may be acquired again in a signal handler
         self._done: int | None = None
         self._calls = 0  # of step_done
         self._called_at: float | None = None
-        self._slowest = 0.0  # seconds between two calls, of the recent ones
-        self._ends: dict[int, float] = {}  # when other ranks' ends were announced for
+        self._slowest = 0.0  # seconds between two recent calls
+        self._ends: dict[int, float] = {}  # the announced ends of other ranks
         self._rounds: deque[_Round] = deque()
         self._saving: _Round | None = None
         self._decided: int | None = None  # number of the last round whose steps were published
-        self._called: dict[int, tuple[int, float]] = {}  # by rank: the last call to it, and when that was seen
+        self._called: dict[int, tuple[int, float]] = {}  # by rank: the last call to it, and when it was seen
         self._forgotten = 0  # number of the first event whose keys are kept
         self._together = 0  # saves of all ranks without a round
         self._next = 0  # number of the next event
-        self._wish: tuple[str, float] | None = None  # an ask that no event stands for yet, and when its rank ends
+        self._wish: tuple[str, float] | None = None  # an ask without an event yet, and its rank's end
         self._unanswered: tuple[str, float, float] | None = (
-            None  # the same for an unmet request, and when it is repeated
+            None  # the same for an unmet request, and the time of its repetition
         )
         self._in_vain = 0  # asks in a row without a save
-        self._urgent: int | None = None  # number of the last event that grants an ask of this rank whose end is near
-        self._hurried = False  # this rank's end is near, and the round that it has asked for has not begun
-        self._holding = False  # the main thread is at the end of a step, and waits for that round
+        self._urgent: int | None = None  # number of the last event that grants an ask because of this rank's near end
+        self._hurried = False  # this rank's end is near, and its round has not begun
+        self._holding = False  # the main thread waits for that round at the end of a step
         self._asks: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._closed = self._lost = False
         self._ended = threading.Event()
@@ -143,12 +143,12 @@ class SaveCoordinator:
 
     @classmethod
     def of_group(cls, group: Any = None, *, store: Store | None = None) -> Self:
-        """Return the agreement of a process group; all its ranks must call this, as it is a collective operation.
+        """Return the agreement of a process group. This is a collective operation: all its ranks must call it.
 
-        ``group`` defaults to the group of all ranks. Without any, or with one rank, each :meth:`ask` is granted at the next step.
+        ``group`` defaults to the global group. Without any, or with one rank, each :meth:`ask` is granted at the next step.
         ``store`` is the place of the checkpoints, which all ranks use if one of them cannot use the store of the group. Call it
-        again after the process group was destroyed and made again. Raises :class:`CheckpointError`, on all ranks alike, if there
-        is no store.
+        again after the process group was destroyed and recreated. Raises :class:`CheckpointError`, on all ranks, if there is no
+        store.
         """
         if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(group) <= 1:
             return cls(None, 0, 1)
@@ -173,7 +173,7 @@ class SaveCoordinator:
     def ask(self, why: str, left: float = math.inf) -> None:
         """Ask for a save of all ranks. ``why`` is for people; ``left`` is the number of seconds until this rank's end.
 
-        Returns at once. An ask while the ranks decide is granted with the one under way, and one during a save after it.
+        Returns at once. An ask during a decision is granted with it, an ask during a save after it.
         """
         ends = time.monotonic() + left
         with self._condition:
@@ -187,7 +187,7 @@ class SaveCoordinator:
                 self._asks.put(True)  # in a signal handler only this may wake a thread
 
     def _answer_asks(self, keys: Keys) -> None:
-        """Make an event of each wish, in a separate thread, as the other one waits."""
+        """Make an event of each wish, in a separate thread, because the other one waits."""
         try:
             while self._asks.get():
                 self._announce(keys)
@@ -210,17 +210,15 @@ class SaveCoordinator:
                 if made["kind"] == "save":
                     self._wish = None
                     if math.isfinite(left):
-                        self._urgent = (
-                            number  # also where the event is that of a rank which merely asked for a due save
-                        )
+                        self._urgent = number  # also if the event's rank only asked for a due save
                         for each in self._rounds:
                             each.is_urgent |= each.number == number
 
     def answers(self, rank: int, within: float = _LIMIT, unless: threading.Event | None = None) -> bool:
         """Return whether the process of a rank answers within these seconds, or until an event is set.
 
-        Many ranks wait for one at the same time, so a call that another rank has made in the last ``within`` seconds counts: a
-        look of all of them costs each a few operations of the store, and not as many as there are ranks.
+        Many ranks wait for one at the same time, so another rank's call in the last ``within`` seconds counts: a check by all
+        ranks costs each a few store operations, instead of one per rank.
         """
         if rank == self.rank or self._keys is None or self._lost:
             return rank == self.rank
@@ -235,15 +233,14 @@ class SaveCoordinator:
                 break
             time.sleep(pause)
             pause = min(1.5 * pause, 0.1)
-            with self._condition:  # a later call lets the answer to this one go
+            with self._condition:  # a later call drops the answer to this one
                 number = max(number, self._called.get(rank, (-1, 0.0))[0])
         return found
 
     def end(self, code: int) -> None:
-        """Say that this rank ends before the work is done, so that no other one waits for it.
+        """Announce that this rank ends early, so that other ranks do not wait for it.
 
-        A rank that makes no step and no save in the next second, perhaps blocked in a collective operation until its time-out, is
-        ended with this exit code.
+        A rank without a step or a save in the next second, perhaps blocked in a collective operation, ends with this exit code.
         """
         if self._keys is not None and not (self._lost or self._closed or self._told_end):
             self._told_end = True
@@ -253,7 +250,7 @@ class SaveCoordinator:
                 self.lose(error)
 
     def _make(self, event: dict[str, Any]) -> int:
-        """Make an event of a kind that is not granted with another one's; return its number."""
+        """Make an event that another one does not grant; return its number."""
         while self._keys is not None:
             with self._condition:
                 number = self._next
@@ -265,9 +262,9 @@ class SaveCoordinator:
         return number
 
     def end_if_blocked(self, why: str, code: int, after: float = _BLOCKED_AFTER) -> None:
-        """Exit with this code, from a thread, unless the process gets on within ``after`` seconds, repeatedly.
+        """Exit with this code, from a thread, unless the process makes progress every ``after`` seconds.
 
-        For a collective operation that will never return: Python handles no signals inside it.
+        For a collective operation that will never return: Python does not handle signals inside it.
         """
         threading.Thread(
             target=self._end_if_blocked, args=(why, code, after), name="spotwright-end", daemon=True
@@ -290,7 +287,7 @@ class SaveCoordinator:
         os._exit(code)
 
     def _expect_end(self, event: dict[str, Any]) -> None:
-        """Watch the announced end of another rank, in a thread, if an event announces one."""
+        """Watch another rank's announced end in a thread, if an event announces one."""
         rank = event["rank"]
         if "left" not in event or rank == self.rank:
             return
@@ -299,9 +296,9 @@ class SaveCoordinator:
             threading.Thread(target=self._watch_end, args=(rank,), name="spotwright-gone", daemon=True).start()
 
     def _watch_end(self, rank: int) -> None:
-        """End this rank where it is blocked after the announced end of another one, which does not answer.
+        """End this rank if it is blocked after the announced end of another, unresponsive rank.
 
-        A node that loses its power closes no connection, so the collective operation would wait for its own time-out.
+        A node without power does not close its connections, so the collective operation would wait for its time-out.
         """
         while (left := self._ends[rank] - time.monotonic()) > 0:
             if self._ended.wait(left):
@@ -326,10 +323,10 @@ class SaveCoordinator:
     # -- in the main thread
 
     def step_done(self, step: int) -> bool:
-        """Return True if this rank saves now. ``step`` is the number of optimizer steps that are done.
+        """Return True if this rank saves now. ``step`` is the number of finished optimizer steps.
 
-        It is True at the same step in all ranks. Save then, and call :meth:`saved`. It waits only if a rank has asked and the
-        ranks have not decided yet, for at most 2 s or a quarter of the notice, and 10 s if the store of the group is silent.
+        It is True at the same step in all ranks. Then save, and call :meth:`saved`. It waits only between a rank's request and
+        the decision, for at most 2 s or a quarter of the notice, and 10 s if the store of the group is silent.
         """
         with self._condition:
             self._done = step
@@ -342,7 +339,7 @@ class SaveCoordinator:
                 return self._grant_alone()
             self._ask_again()
             if self._hurried:
-                self._holding = True  # this step can still be the one that is saved
+                self._holding = True  # this step can still be saved
                 self._condition.wait_for(lambda: not self._hurried or self._lost, _LIMIT)
                 self._holding = self._hurried = False  # an unresponsive rank holds only one step
             while self._rounds:
@@ -366,7 +363,7 @@ class SaveCoordinator:
         return True
 
     def _repeat_later(self, over: _Round) -> None:
-        """Note that a request of this rank was not met, if its end is near. The lock is held."""
+        """Note an unmet request of this rank, if its end is near. The lock is held."""
         if over.ends is not None:
             now = time.monotonic()
             pause = min(_REPEAT, (over.ends - now) / 8) * 2**self._in_vain
@@ -374,7 +371,7 @@ class SaveCoordinator:
             self._unanswered = over.why, over.ends, now + pause
 
     def _ask_again(self) -> None:
-        """Repeat a request that was not met, as this rank's end is still near. The lock is held."""
+        """Repeat an unmet request, because this rank's end is still near. The lock is held."""
         now = time.monotonic()
         if self._unanswered is None or self._rounds or now < self._unanswered[2]:
             return
@@ -383,7 +380,7 @@ class SaveCoordinator:
             self.ask(why, left)
 
     def _await_decision(self, current: _Round) -> _Decision | None:
-        """Wait for a decision, with the lock held. A store that is silent for long counts as lost."""
+        """Wait for a decision, with the lock held. A store that stays silent counts as lost."""
         end = time.monotonic() + _LIMIT + LOST_AFTER
         while current.decision is None and not self._lost:
             if not self._condition.wait(end - time.monotonic()) and current.decision is None:
@@ -392,21 +389,21 @@ class SaveCoordinator:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the save that :meth:`step_done` has returned was asked for because a rank's end is near.
+        """Whether the save started by :meth:`step_done` was requested because a rank's end is near.
 
-        It is that of the first rank that has asked, or of this one.
+        The rank is the first one that asked, or this one.
         """
         return self._saving is not None and self._saving.is_urgent
 
     @property
     def keys(self) -> Keys | None:
-        """The keys of these ranks, for the messages of a save; ``None`` for one rank."""
+        """The keys of these ranks for a save's messages; ``None`` for one rank."""
         return self._keys
 
     def begin_save(self) -> str:
-        """Return a name for keys of the save that begins, the same on all its ranks.
+        """Return a key name for the save that begins, the same on all its ranks.
 
-        It is the save which :meth:`step_done` has returned, or one that all ranks make at a step that they know without it.
+        The save was started by :meth:`step_done`, or all ranks make it at a step known without it.
         """
         with self._condition:
             if self._saving is not None:
@@ -417,7 +414,7 @@ class SaveCoordinator:
     def saved(self, *, committed: bool = True) -> None:
         """Report that this rank's main thread continues after a save, so that the next round may begin.
 
-        If this rank asked for the save because its end is near, and the save was not ``committed``, it asks again later.
+        If this rank asked because its end is near, and the save was not ``committed``, it asks again later.
         """
         with self._condition:
             over, self._saving = self._saving, None
@@ -478,7 +475,7 @@ class SaveCoordinator:
         with self._condition:
             first = None if self._done is None else self._done + (not self._holding)
             if self._rounds and (pending := self._rounds[-1].decision) is not None and pending.step is not None:
-                first = max(first or 0, pending.step + 1)  # its main thread goes to that step in any case
+                first = max(first or 0, pending.step + 1)  # its main thread reaches that step in any case
             self._rounds.append(current)
             self.why, self._hurried = current.why, False
             self._condition.notify_all()
@@ -501,7 +498,7 @@ class SaveCoordinator:
         self._decided = number
 
     def _take_call(self, keys: Keys, number: int, event: dict[str, Any]) -> None:
-        """Answer a call to this rank, and note one to another; that rank has answered the call before it, or never will."""
+        """Answer a call to this rank, or note a call to another, which has answered the previous call or never will."""
         whom = event["whom"]
         if whom == self.rank:
             keys.create(f"{number}/step/{whom}", b"1")
@@ -511,10 +508,10 @@ class SaveCoordinator:
             keys.remove([f"{before[0]}/step/{whom}"])
 
     def _forget_rounds(self, keys: Keys, number: int, event: dict[str, Any], *, is_of_all: bool) -> None:
-        """Remove the keys of earlier events that ranks no longer read, if this rank asked for this one.
+        """Remove the unneeded keys of earlier events, if this rank asked for this one.
 
-        A decision of all ranks shows that each took part in every earlier event. A few are kept: a thread that has chosen the
-        number of its next event must find it used, however late it creates the event.
+        A decision of all ranks shows that each took part in every earlier event. A few are kept: a thread that has chosen its
+        next event's number must find it used, however late it creates the event.
         """
         is_mine = event["rank"] == self.rank
         old: list[str] = []
@@ -532,7 +529,7 @@ class SaveCoordinator:
             self.end_if_blocked(f"rank {event['rank']} has ended", int(event["code"]))
 
     def _decide(self, keys: Keys, number: int, event: dict[str, Any]) -> _Decision:
-        """Return the decision of a round: make it, if this rank has asked or the one that has is late."""
+        """Return the decision of a round: make it, if this rank asked or the asking one is late."""
         steps = [f"{number}/step/{rank}" for rank in range(self.size)]
         if event["rank"] == self.rank:
             keys.wait(steps, event["limit"])
@@ -559,7 +556,7 @@ class SaveCoordinator:
         return _Decision(max(steps, default=None), ranks)
 
     def lose(self, error: Exception) -> None:
-        """Give up, once, because the keys are unreachable: a decision without them would not be that of all ranks."""
+        """Give up, once, because the keys are unreachable: a decision without them would not be shared by all ranks."""
         with self._condition:
             if self._closed or self._lost:
                 return
@@ -571,7 +568,7 @@ class SaveCoordinator:
 
 
 def _common_name(group: Any) -> str:
-    """Return a name that all ranks of the group know, and that no earlier group has: random bytes of its first rank."""
+    """Return a new name that all ranks of the group know: random bytes of its first rank."""
     device = dist.distributed_c10d._get_object_coll_device(group)  # noqa: SLF001  # where its collectives take tensors
     name = torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8).to(device)
     dist.broadcast(name, group=group, group_src=0)
@@ -579,9 +576,9 @@ def _common_name(group: Any) -> str:
 
 
 def _keys_of_group(group: Any, prefix: str, rank: int, size: int) -> tuple[GroupKeys | None, str]:
-    """Return keys in the store of the process group, and in words why not all ranks have such keys; empty if they have.
+    """Return keys in the process group's store, and in words why some ranks lack such keys; empty if none does.
 
-    A rank that used other keys than the rest would make every decision that no rank saves.
+    A rank with different keys would turn every decision into one that no rank saves.
     """
     keys, problem = None, ""
     try:

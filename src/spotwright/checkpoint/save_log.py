@@ -1,17 +1,17 @@
-"""The log of a place: claims and saves in one order, in which only one of several writers can write the next entry.
+"""The log of a place: claims and saves in one order, where only one writer can write the next entry.
 
 Every entry is a small, numbered file that is created only if it does not exist: with ``O_EXCL`` in a folder, with a conditional
 write in an object store. A new attempt writes a *claim*, whose number is the attempt's token. The entry of a *save* commits it.
-Both take the next number, so a save and the claim of a successor compete for one number, and one of them loses: at no moment can
-a late save of an older attempt count after its successor's claim.
+Both take the next number, so a save and a successor's claim compete for one number, and one of them loses: a late save of an
+older attempt can never count after its successor's claim.
 
 A claim also names the save that it is based on (``base``). Entries that an older attempt completes between the two are ignored.
-Claims are kept, as they are small: an older attempt that has been suspended would write its next entry at their number.
+Claims are small and kept: a suspended older attempt would write its next entry at their number.
 
 An entry contains its checksum. A cut entry was never committed; its number stays used.
 
-The entry of a sharded save also names its shards, one for each rank that wrote something, each with its size and the checksum of
-its table (:mod:`spotwright.checkpoint.state_file`). So all shards are committed by one entry, or none of them.
+The entry of a sharded save also names its shards, one for each rank that wrote, each with its size and the checksum of its
+table (:mod:`spotwright.checkpoint.state_file`). So one entry commits all shards or none.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["FORMAT", "LogEntry", "SaveLog", "describe_writer"]
 
 
 FORMAT = 2
-"""The newest version of the entries that is written, for sharded saves; all others have 1. Every version up to it can be read."""
+"""The newest version of written entries, for sharded saves; all others have 1. Every version up to it is readable."""
 
 _MOST_SHARDS = 100_000
 
-_SHARED_TIMEOUT = 5.0  # seconds after which a volume of several nodes surely shows what one of them has written
-_EMPTY_TIMEOUT = 1.0  # seconds for which an empty entry is read again, while its writer may be writing it
+_SHARED_TIMEOUT = 5.0  # seconds after which a volume of several nodes surely shows one node's writes
+_EMPTY_TIMEOUT = 1.0  # seconds for which an empty entry is reread, because it may still be written
 
 
 class LogEntry:
@@ -57,7 +57,7 @@ class LogEntry:
 
     @property
     def state(self) -> str:
-        """Name of the state file of a save, and the beginning of the names of its shards."""
+        """Name of the state file of a save, and the prefix of its shards' names."""
         return str(self.data["state"])
 
     @property
@@ -72,14 +72,14 @@ class LogEntry:
 
 
 class SaveLog:
-    """The log of a place, for one attempt. One thread at a time may change it or ask :meth:`check`."""
+    """The log of a place, for one attempt. One thread at a time may change it or call :meth:`check`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.claim: LogEntry | None = None
         self._cached: dict[int, LogEntry] = {}
         self._last = 0  # the highest number that is surely used
-        self._doubtful = 0  # the number of an entry of ours that failed
+        self._doubtful = 0  # the number of a failed entry of ours
 
     @property
     def token(self) -> int:
@@ -87,7 +87,7 @@ class SaveLog:
         return self.claim.number if self.claim else 0
 
     def saves(self) -> Iterator[LogEntry]:
-        """Iterate over the saves that count, newest first. Raises :class:`OtherProgram` for a newer format."""
+        """Iterate over the valid saves, newest first. Raises :class:`OtherProgram` for a newer format."""
         return self._chain(self._numbers())
 
     def latest_claim(self) -> LogEntry | None:
@@ -104,8 +104,8 @@ class SaveLog:
     def claim_token(self, about: Mapping[str, Any], *, ranks: int = 0) -> LogEntry:
         """Claim a token higher than every other; from then on older attempts cannot commit.
 
-        ``about`` goes into the claim. ``ranks`` is the first token of an attempt with several ranks, if another one of them
-        claimed last. Raises :class:`StaleWriter` if that was another attempt, or if other attempts win a hundred times.
+        ``about`` goes into the claim. ``ranks`` is the first token of an attempt with several ranks, if another of them claimed
+        last. Raises :class:`StaleWriter` if that was another attempt, or if other attempts win a hundred times.
         """
         if ranks:
             about = {**about, "ranks": ranks}
@@ -131,7 +131,7 @@ class SaveLog:
             self._check_beyond(number)
             try:
                 created = self._create(number, data)
-            except BaseException:  # also an interrupt, after which the program may save once more
+            except BaseException:  # also an interrupt, after which the program may save again
                 self._doubtful = number  # the entry may exist or not
                 raise
             if not created:
@@ -140,13 +140,13 @@ class SaveLog:
                 if not ours and not (existing is None and number == self._doubtful):
                     raise self._stale(number)
                 if existing is None or existing.state != data["state"]:
-                    self._last = number  # the rest of a failed entry, whose number stays used
+                    self._last = number  # the remains of a failed entry, whose number stays used
                     continue
-            self._last = number  # also where a client retried and met its own first try
+            self._last = number  # also if a client retried and met its own first try
             return LogEntry(number, data)
 
     def _check_beyond(self, number: int) -> None:
-        """Refuse to reuse the number of a failed entry that was written after all, and that a successor has removed since."""
+        """Refuse to reuse the number of a failed entry that was written after all and then removed by a successor."""
         higher = [each for each in self._numbers() if each > number] if number == self._doubtful else []
         if higher:
             raise self._stale(min(higher))
@@ -158,7 +158,7 @@ class SaveLog:
             raise self._stale(number)
 
     def expect(self, token: int, claim: Mapping[str, Any]) -> None:
-        """Raise :class:`PlaceError` if the claim of another process of this attempt is not seen here."""
+        """Raise :class:`PlaceError` if another process's claim for this attempt is not visible here."""
         deadline = time.monotonic() + _SHARED_TIMEOUT
         while (entry := self._read(token)) is None and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -169,11 +169,11 @@ class SaveLog:
             )
 
     def prune(self, count: int) -> None:
-        """Remove all saves but the newest ``count``, and every state file without a save."""
+        """Remove all saves except the newest ``count``, and every state file without a save."""
         names = self._store.names()
         saves = list(self._chain(_numbers_in(names)))
-        for save in reversed(saves[count:]):  # the oldest first, so that the newest always remain
-            self._store.remove(_name(save.number))  # before its state file, so that no entry names a missing file
+        for save in reversed(saves[count:]):  # oldest first, so that the newest always remain
+            self._store.remove(_name(save.number))  # before its state file, so that entries never name a missing file
             self._cached.pop(save.number, None)
         kept = {save.state for save in saves[:count]}
         kept.update(name for save in saves[:count] for name, _, _ in save.shards)
@@ -185,7 +185,7 @@ class SaveLog:
         return _numbers_in(self._store.names())
 
     def _chain(self, numbers: list[int]) -> Iterator[LogEntry]:
-        """Iterate over saves, newest first: those that follow their own attempt's claim, then those from that claim's base on."""
+        """Iterate over saves, newest first: those after their own attempt's claim, then those from that claim's base on."""
         pending: list[LogEntry] = []
         below = numbers[0] + 1 if numbers else 0
         for number in numbers:
@@ -200,7 +200,7 @@ class SaveLog:
             yield from (save for save in pending if save.token == number)
             base = entry.data["base"]
             if base not in numbers:
-                return  # no base, or it has been removed with all older saves
+                return  # no base, or it was removed with all older saves
             pending, below = [], base + 1
 
     def _read(self, number: int) -> LogEntry | None:
@@ -256,7 +256,7 @@ def describe_writer() -> dict[str, Any]:
 
 
 def _is_entry(data: Any) -> bool:
-    """Whether data has the fields of an entry that the log itself reads."""
+    """Whether data has the entry fields that the log reads."""
     if data.get("kind") == "claim":
         return isinstance(data.get("base", ""), int | None)
     shards = data.get("shards", [])
@@ -266,7 +266,7 @@ def _is_entry(data: Any) -> bool:
 
 
 def _is_name(name: Any) -> bool:
-    """Whether this may name a state file or a shard: these lie beside the entry, so their names contain no folder."""
+    """Whether this may name a state file or a shard: these are beside the entry, so their names contain no folder."""
     return isinstance(name, str) and is_plain(name) and "/" not in name
 
 
@@ -290,6 +290,6 @@ def _numbers_in(names: list[str]) -> list[int]:
 
 
 def _claimed_at(name: str) -> int:
-    """Return the token in the name of a state file; without one a number above all tokens, so that the file stays."""
+    """Return the token in a state file's name; without one, a number above all tokens, so that the file stays."""
     token = name.split("-")[1]
     return int(token) if token.isascii() and token.isdecimal() else 1 << 62

@@ -1,6 +1,6 @@
-"""The saves of one place, for one attempt: to claim the place, to save a state, to load the newest whole one.
+"""The saves of one place, for one attempt: claim the place, save a state, load the newest whole one.
 
-A save is a state file and its entry in the log. The entry of a sharded save names its shards as well; its state file is their
+A save is a state file and its entry in the log. The entry of a sharded save also names its shards; its state file is their
 layout (:mod:`spotwright.checkpoint.dcp`).
 """
 
@@ -49,11 +49,11 @@ class Loaded:
 
 
 class SaveManager:
-    """The saves of one place, for one attempt. ``program`` must be that of the existing saves, if both are named.
+    """The saves of one place, for one attempt. ``program`` must equal the existing saves' program, if both are named.
 
-    ``owner`` is the training whose saves they are; ``None``: any number of them in this process. Threads may save at once:
-    each operation that looks at the place and then changes it waits for the one under way. Otherwise a thread would take an
-    entry of another thread of this attempt for a successor's, or remove files that the other is about to commit.
+    ``owner`` is the training of the saves; ``None``: any training of this process. Threads may save concurrently: each
+    operation that reads and then changes the place waits for the one under way. Otherwise a thread would take an entry of
+    another thread for a successor's, or remove files that the other is about to commit.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class SaveManager:
         self.store, self.log, self._owner = store, SaveLog(store), owner
         self._program, self._keep, self._allow_pickle = program, keep, allow_pickle
         self._count = 0
-        self._alone = threading.RLock()  # a signal handler of the program may save in the midst of a save of its thread
+        self._alone = threading.RLock()  # a signal handler of the program may save during its thread's save
 
     def claim(self, hazard: float | None, *, ranks: int = 0) -> Hazard:
         """Become the writer of the place. Returns the rate of interruptions with the counts of earlier attempts.
 
         ``hazard`` is the pool's ``interrupt_every``. The counts are passed on in the claim. ``ranks`` is as in
-        :meth:`SaveLog.claim_token`. Raises :class:`OtherProgram` before it claims anything, because the other program may be
-        running, and :class:`PlaceError` if another training of this process has the place.
+        :meth:`SaveLog.claim_token`. Raises :class:`OtherProgram` before the claim, because the other program may be running,
+        and :class:`PlaceError` if another training of this process has the place.
         """
         earlier = self.log.latest_claim()
         if earlier is not None:
@@ -77,7 +77,7 @@ class SaveManager:
         taken, lived = (0, 0.0)
         prior = Hazard(hazard)
         last = next(self.log.saves(), None)
-        with suppress(KeyError, TypeError, ValueError):  # an entry from others: the past is unknown
+        with suppress(KeyError, TypeError, ValueError):  # a foreign entry: the past is unknown
             taken, lived = earlier.data["past"] if earlier else (0, 0.0)
             if last is not None and earlier is not None and last.token == earlier.number:
                 lived += prior.exposure(last.data["age"])
@@ -99,7 +99,7 @@ class SaveManager:
     def save(self, state: Any, facts: Mapping[str, Any]) -> LogEntry:
         """Save a state. ``facts`` go into its entry, with the duration of the save.
 
-        Raises :class:`StaleWriter` if another attempt took over, if possible before it writes.
+        Raises :class:`StaleWriter` if another attempt took over, if possible before writing.
         """
         began = time.monotonic()
         with self._alone:
@@ -121,10 +121,12 @@ class SaveManager:
     def commit_shards(
         self, count: int, layout: Any, shards: list[Shard], facts: Mapping[str, Any], began: float
     ) -> LogEntry:
-        """Commit a sharded save, whose shards are durable, as :meth:`save` does a state. It ``began`` on the monotonic clock.
+        """Commit a sharded save with durable shards, as :meth:`save` does a state.
 
-        Raises :class:`SaveFailed` if a later save has begun, because that one has removed the shards, and
-        :class:`UnstorableState` for a layout that is too large to be loaded.
+        ``began`` is its start on the monotonic clock.
+
+        Raises :class:`SaveFailed` if a later save has begun and so removed the shards, and :class:`UnstorableState` for a
+        layout too large to be loaded.
         """
         with self._alone:
             if count != self._count:
@@ -167,7 +169,7 @@ class SaveManager:
     def load(self) -> Loaded | None:
         """Return the newest complete state; ``None`` if the place has no save.
 
-        Raises :class:`BrokenCheckpoint` if it has saves, and all are incomplete.
+        Raises :class:`BrokenCheckpoint` if all existing saves are incomplete.
         """
         broken: list[str] = []
         for _ in range(_TRIES):
@@ -194,7 +196,7 @@ class SaveManager:
             )
 
     def read_state(self, entry: LogEntry) -> Any:
-        """Return the state of a save of one process. Raises :class:`OtherProgram` for one of ranks, or of another program."""
+        """Return the state of a single-process save. Raises :class:`OtherProgram` for a sharded or another program's save."""
         self.check_program(entry)
         if entry.is_sharded:
             raise OtherProgram(
@@ -204,7 +206,7 @@ class SaveManager:
         return self.read(entry)
 
     def read_layout(self, entry: LogEntry) -> Any:
-        """Return the layout of a sharded save. Raises :class:`OtherProgram` for a save of one process, or of another program."""
+        """Return the layout of a sharded save. Raises :class:`OtherProgram` for a single-process or another program's save."""
         self.check_program(entry)
         if not entry.is_sharded:
             raise OtherProgram(
@@ -221,7 +223,7 @@ class SaveManager:
             reader.close()
 
     def _stream(self, entry: LogEntry, index: int) -> Iterator[bytes]:
-        """The bytes of a file in an earlier loaded state."""
+        """The bytes of a file in a previously loaded state."""
         reader = self._open(entry)
         try:
             yield from reader.stream(index)
@@ -253,5 +255,5 @@ class SaveManager:
 
 
 def new_name(token: int, count: int) -> str:
-    """Return a new name for the state file of a save; the names of its shards begin alike."""
+    """Return a new name for the state file of a save, the prefix of its shards' names."""
     return f"state-{token:010d}-{count:06d}-{os.urandom(4).hex()}"

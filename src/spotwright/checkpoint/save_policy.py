@@ -1,7 +1,7 @@
 """Decides when the next save pays, from measurements of this attempt: the duration of saves and steps, and its age.
 
-The work between two saves is the optimum, computed exactly. All times are passed in, from the monotonic clock, so that a wall
-clock that jumps changes no decision.
+The work between two saves is the exact optimum. All times are passed in from the monotonic clock, so that jumps of the wall
+clock do not affect decisions.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ __all__ = ["CRASHES", "USABLE", "Hazard", "SavePolicy", "expected_time", "optimu
 
 
 USABLE = 0.95
-"""Share of interruptions whose notice arrives in time to save, where it is long enough. Not 1, because notices get lost."""
+"""Share of interruptions whose notice arrives in time to save, if it is long enough. Not 1, because notices get lost."""
 
 CRASHES = 1 / (30 * 86400)
-"""Rate, per second, at which nodes of every kind fail by themselves: once in thirty days."""
+"""Rate, per second, of node failures of any kind of node: one in thirty days."""
 
 _PRIOR = 2.0
 """Weight of the prior rate, as a number of interruptions, against the interruptions of this work's own attempts."""
 
 # Probability of losing spot capacity within the next ten minutes, by the age of the node in minutes: measured on recordings of
-# several pools and zones of 2023, used without a better estimate. The first value extrapolates the others.
+# several pools and zones of 2023, and used without a better estimate. The first value is extrapolated.
 _BY_AGE = ((0, 0.30), (10, 0.27), (30, 0.15), (60, 0.06), (120, 0.035), (240, 0.023), (480, 0.015), (960, 0.009))
 _RATES = tuple((60.0 * age, -math.log1p(-chance) / 600) for age, chance in _BY_AGE)
 
@@ -37,7 +37,7 @@ def optimum(cost: float, rate: float) -> float:
     # With y = 1 + W(-exp(-x - 1)), x = C h: y solves exp(-y) = (1 - y) exp(x), so y + log1p(-y) = -x. Newton from Young's term.
     x = cost * rate
     if x > 30:
-        return 1 / rate  # y differs from 1 by less than the precision of a float
+        return 1 / rate  # y differs from 1 by less than a float's precision
     y = min(math.sqrt(2 * x), 1 - 0.5 * math.exp(-x - 1))
     for _ in range(60):
         step = (y + math.log1p(-y) + x) * (1 - y) / y
@@ -48,23 +48,23 @@ def optimum(cost: float, rate: float) -> float:
 
 
 def expected_time(work: float, every: float, cost: float, restart: float, rate: float) -> float:
-    """Return the expected duration of ``work`` seconds of work with a save after each ``every`` seconds, without notices."""
+    """Return the expected duration of ``work`` seconds of work with a save every ``every`` seconds, without notices."""
     if rate <= 0:
         return work * (1 + cost / every)
     return work / every * math.exp(restart * rate) * math.expm1((every + cost) * rate) / rate
 
 
 def unannounced(rate: float, *, notice_fits: bool) -> float:
-    """Return the rate of losses without a usable notice: of all losses, or of few if the notice is long enough for a save."""
+    """Return the rate of losses without a usable notice: all losses, or few if the notice is long enough for a save."""
     return (rate * (1 - USABLE) if notice_fits else rate) + CRASHES
 
 
 class Hazard:
     """The rate of interruptions: a prior rate, corrected by the interruptions of earlier attempts.
 
-    ``interrupt_every`` is the pool's mean time between interruptions (s); ``inf``: never; ``None``: not known. ``taken`` is
-    the number of earlier attempts of this work that were interrupted after their first save, ``lived`` the number that the prior
-    rate predicts for the time that they lived.
+    ``interrupt_every`` is the pool's mean time between interruptions (s); ``inf``: never; ``None``: unknown. ``taken`` is the
+    number of earlier attempts of this work interrupted after their first save, ``lived`` the number that the prior rate
+    predicts for their lifetimes.
     """
 
     __slots__ = ("interrupt_every", "lived", "taken")
@@ -96,7 +96,7 @@ _SLACK = 0.2
 
 
 class SavePolicy:
-    """The measurements of one attempt, and the decisions that follow from them.
+    """The measurements of one attempt, and the decisions from them.
 
     ``every`` fixes the seconds of work between saves; by default they are optimal, but at most ``within``, unless saves would
     then take more than half of the time. ``notice`` is the length of the pool's notice in seconds; 0 without one.
@@ -112,7 +112,7 @@ class SavePolicy:
         self._steps: deque[float] = deque(maxlen=15)
 
     def remember(self, saves: Iterable[float], step: float | None) -> None:
-        """Use measurements of earlier attempts, until this attempt has its own."""
+        """Use earlier attempts' measurements until this attempt has its own."""
         self._saves.extend(seconds for seconds in saves if seconds >= 0)
         if step is not None:
             self._steps.append(step)
@@ -122,7 +122,7 @@ class SavePolicy:
         self._saves.append(seconds)
 
     def record_stall(self, seconds: float) -> None:
-        """Record how long a save that is written in a thread has held up the work, in seconds."""
+        """Record the seconds for which a save in a thread has blocked the work."""
         self._stalls.append(seconds)
 
     def record_step(self, seconds: float) -> None:
@@ -133,7 +133,7 @@ class SavePolicy:
     def cost(self) -> float | None:
         """Seconds for which a save blocks the work; ``None``: not measured.
 
-        It is the median of the last few, so that a single slow one does not count.
+        It is the median of the last few, so that a single slow one is ignored.
         """
         return _median(self._stalls or self._saves)
 
@@ -144,12 +144,12 @@ class SavePolicy:
 
     @property
     def needed(self) -> float:
-        """Seconds to reserve for a save that must be done before the end."""
+        """Seconds to reserve for a save before the end."""
         return (max(self._saves) if self._saves else 0.0) * 1.25 + _SLACK
 
     @property
     def notice_fits(self) -> bool:
-        """True if the pool's notice is long enough for the step under way and a save after it."""
+        """True if the pool's notice is long enough for the current step and a save."""
         return self.cost is not None and self.notice >= self.needed + (self.step or 0.0) > 0
 
     def interval(self, age: float) -> float:
@@ -163,7 +163,7 @@ class SavePolicy:
     def is_due(self, since: float, age: float) -> bool:
         """True if the end of this step, ``since`` seconds of work after the last save, is the closest to the optimum."""
         if self.cost is None:
-            return True  # the first save shows its cost, and that the place can be written
+            return True  # the first save shows its cost, and that the place is writable
         return since + (self.step or 0.0) / 2 >= self.interval(age)
 
     def is_last_chance(self, left: float) -> bool:

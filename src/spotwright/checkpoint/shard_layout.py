@@ -1,8 +1,8 @@
-"""Where the tensors of a sharded save are: the layout as JSON, and the bytes of a chunk to and from memory.
+"""The location of the tensors of a sharded save: the layout as JSON, and the bytes of a chunk to and from memory.
 
-A tensor is stored in chunks, boxes of it that one rank each has written (DCP's ``ChunkStorageMetadata``): the chunk's elements in
-C order, in pieces of 1 MiB with a checksum each. So a rank reads and checks the pieces that hold its part of a chunk, whatever
-the number of ranks was. A layout is untrusted, like all files of a place: it is checked before anything is read by it.
+A tensor is stored in chunks, boxes each written by one rank (DCP's ``ChunkStorageMetadata``): the chunk's elements in C order,
+in pieces of 1 MiB with a checksum each. So a rank reads and checks only the pieces with its part of a chunk, whatever the
+number of ranks was. A layout is untrusted, like all files of a place: it is checked before use.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = ["Layout", "Piece", "fill", "layout_of", "value_of", "write_shard"]
 
 
 Piece = tuple[Shard, int]
-"""Where an item of a plan was written: a shard, and the number of its first blob there."""
+"""The location of a plan's item: a shard, and the number of its first blob there."""
 
 _INTEGERS = {
     *(torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64),
     *(torch.int8, torch.int16, torch.int32, torch.int64),
 }
-_BLOCK = 16 << 20  # bytes that are held while a part of a chunk is read for memory elsewhere
+_BLOCK = 16 << 20  # bytes buffered while a part of a chunk is read for memory elsewhere
 _MOST_SPLIT = 4  # dimensions in which one tensor is split; pipeline, data, tensor and context parallelism are four
 _MOST_DIMENSIONS = 64  # as in PyTorch (c10/util/SmallVector has no limit; NumPy and its users stop at 64)
 
@@ -73,8 +73,8 @@ def write_shard(
 ) -> tuple[Shard, dict[Any, int]]:
     """Write the shard of a rank: values in the form of :func:`value_of`, and tensors, each with a key and its name.
 
-    ``token`` and ``count`` belong to the attempt and its save. Returns the shard, and by each key the number of its
-    tensor's first blob there.
+    ``token`` and ``count`` belong to the attempt and its save. Returns the shard, and by key the number of each tensor's first
+    blob there.
     """
     tree, blobs = encode(values)
     firsts: dict[Any, int] = {}
@@ -119,7 +119,7 @@ def layout_of(metadata: Metadata, pieces: Mapping[Any, Piece], shards: list[Shar
 
 
 class Layout:
-    """The layout of a save in the terms of DCP. Raises :class:`BrokenCheckpoint` for anything else."""
+    """The layout of a save in DCP's terms. Raises :class:`BrokenCheckpoint` for anything else."""
 
     def __init__(self, name: str, data: Any, shards: int) -> None:
         self._name, self._shards = name, shards
@@ -158,15 +158,15 @@ class Layout:
         return int(number)
 
     def chunk(self, name: str, offsets: Any) -> tuple[int, int, torch.Size, torch.dtype]:
-        """Return the number of a chunk's shard, that of its first blob, its sizes, and its type."""
+        """Return a chunk's shard number, first blob number, sizes and type."""
         return self._chunks[name, offsets]
 
 
 def _is_tiled(whole: Sequence[int], boxes: Sequence[tuple[Sequence[int], Sequence[int]]]) -> bool:
-    """Whether boxes, each by its offsets and sizes, make up the whole exactly: no gap, and no element in two of them.
+    """Whether boxes, given by offsets and sizes, tile the whole exactly, without gaps or overlaps.
 
-    The sum of the boxes' indicator functions is that of the whole if and only if their corners are, each counted with the sign of
-    its side: so the boxes need no comparison with one another. It raises ``ValueError`` beyond a number of split dimensions.
+    The boxes' indicator functions add up to the whole's if and only if their corners, counted with the sign of their side, do:
+    so boxes need not be compared with each other. Raises ``ValueError`` for too many split dimensions.
     """
     full = [box for box in boxes if all(box[1])]
     split = [dim for dim, size in enumerate(whole) if any(begin[dim] or sizes[dim] != size for begin, sizes in full)]
@@ -183,7 +183,7 @@ def _is_tiled(whole: Sequence[int], boxes: Sequence[tuple[Sequence[int], Sequenc
 
 
 def _is_storable(dtype: torch.dtype) -> bool:
-    """Whether the elements are numbers; a quantized tensor's have no meaning without its scale."""
+    """Whether the elements are numbers; a quantized tensor's are meaningless without its scale."""
     return dtype.is_floating_point or dtype.is_complex or dtype in _INTEGERS
 
 

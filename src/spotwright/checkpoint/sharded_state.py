@@ -1,8 +1,8 @@
-"""A state whose tensors are on all ranks of a group: what each rank saves of it, copied or not, and how it is loaded.
+"""A state with tensors on all ranks of a group: each rank's part of a save, copied or not, and its loading.
 
-A ``DTensor`` is stored in chunks, each by one of the ranks that have it; a tensor that all ranks have is stored once, by the
-first of them; for all other values the first rank's count. Which rank stores what follows from the tensors' meshes alone,
-so no rank has to ask another one. It has the stored form of :mod:`spotwright.checkpoint.dcp`, whose reader loads it.
+A ``DTensor`` is stored in chunks, each by one of the ranks that have it; the first rank stores tensors that all ranks have, and
+all other values. The tensors' meshes alone determine which rank stores what, so ranks need not ask each other. The stored form
+is that of :mod:`spotwright.checkpoint.dcp`, whose reader loads it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _SHARDED = "~sharded"  # a key that no state has
 
 
 class RankShard:
-    """What one rank saves of a state: the rank's values, and its tensors' chunks.
+    """One rank's part of a saved state: its values, and its tensors' chunks.
 
-    ``rank`` is its number in the group; ``savers`` are the ranks of the save as numbers of the group of all ranks, of which
-    ``me`` is this one. ``own`` is what differs between the ranks, such as the states of their random generators. With ``copies``
-    the state may change before :meth:`write` is called; it has the memory of earlier copies, and takes that of these. Raises
-    :class:`UnstorableState` for a tensor that cannot be stored.
+    ``rank`` is its number in the group; ``savers`` are the save's ranks as global numbers, of which ``me`` is this one. ``own``
+    has the values that differ between ranks, such as states of random generators. With ``copies`` the state may change before
+    :meth:`write` is called; it holds the memory of earlier copies and receives these. Raises :class:`UnstorableState` for a
+    tensor that cannot be stored.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RankShard:
                 self._items.append((item, data))
 
     def write(self, manager: SaveManager, token: int, count: int, claim: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the shard for an attempt's save of this number; return the rank's part of the layout, a value of JSON.
+        """Write the shard for an attempt's save of this number; return the rank's part of the layout, as JSON.
 
         Raises :class:`SaveFailed`, and :class:`PlaceError` if this rank does not see the claim of the attempt.
         """
@@ -90,7 +90,7 @@ class RankShard:
 
 
 def layout_of_shards(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[Shard]]:
-    """Return the layout of a save from the parts of its ranks, the first rank's first, and its shards.
+    """Return the layout and the shards of a save from its ranks' parts, the first rank's first.
 
     Raises :class:`UnstorableState` if the ranks together do not have a whole tensor.
     """
@@ -105,7 +105,7 @@ def layout_of_shards(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any]
         for key, facts in part["tensors"].items():
             known = tensors.setdefault(key, {**facts, "chunks": []})
             for offsets, sizes, first in facts["chunks"]:
-                if (key, *offsets) not in stored:  # a tensor of one dimension of the ranks' mesh is on each row of it
+                if (key, *offsets) not in stored:  # a tensor on one dimension of the mesh is on each of its rows
                     stored.add((key, *offsets))
                     known["chunks"].append([offsets, sizes, number, first])
     for number, part in enumerate(parts):
@@ -123,10 +123,10 @@ def layout_of_shards(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any]
 
 
 def load_sharded(manager: SaveManager, entry: LogEntry, state: Any, group: Any = None) -> Any:
-    """Fill a state that ranks have saved in place; every rank of the group calls this with the same entry.
+    """Fill a state in place from a sharded save; every rank of the group calls this with the same entry.
 
-    Returns ``own`` of the rank of this number; ``None`` if there were fewer ranks. Raises :class:`OtherProgram` if the state has
-    other tensors, and :class:`BrokenCheckpoint` if the save is not whole; the state is then partly overwritten.
+    Returns ``own`` of the saving rank with this number; ``None`` if there were fewer ranks. Raises :class:`OtherProgram` if the
+    state has other tensors, and :class:`BrokenCheckpoint` if the save is not whole; the state is then partly overwritten.
     """
     is_distributed = group is not None or (torch.distributed.is_available() and torch.distributed.is_initialized())
     rank = torch.distributed.get_rank(group) if is_distributed else 0
@@ -140,7 +140,7 @@ def load_sharded(manager: SaveManager, entry: LogEntry, state: Any, group: Any =
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     try:
         dcp.load(parts, process_group=group, no_dist=not is_distributed, storage_reader=reader, planner=planner)
-    except dcp.CheckpointException as error:  # it holds the ranks' errors
+    except dcp.CheckpointException as error:  # it contains the ranks' errors
         raise next((failure for failure, _ in error.failures.values()), error) from error
     _put(state, parts[_STATE])
     return parts.get(own)
@@ -149,9 +149,9 @@ def load_sharded(manager: SaveManager, entry: LogEntry, state: Any, group: Any =
 def copied(value: Any, old: Any = None, known: dict[int, Any] | None = None) -> Any:
     """Return a copy of a value in CPU memory, which later training steps do not change.
 
-    ``old`` is an unneeded copy; the memory of its tensors and arrays is reused where they fit: allocating memory takes longer
-    than filling it. A value that occurs twice is copied once: ``known`` has the copied ones, as for :func:`copy.deepcopy`, and
-    the reused ones.
+    ``old`` is an unneeded copy; the memory of its tensors and arrays is reused if it fits: allocating memory takes longer than
+    filling it. A value that occurs twice is copied once: ``known`` has the copied values, as for :func:`copy.deepcopy`, and the
+    reused ones.
     """
     known = {} if known is None else known
     if isinstance(value, torch.Tensor | np.ndarray):
@@ -167,12 +167,12 @@ def copied(value: Any, old: Any = None, known: dict[int, Any] | None = None) -> 
         return type(value)(copied(each, part, known) for each, part in zip(value, pairs, strict=True))
     try:
         return copy.deepcopy(value, known)
-    except TypeError:  # nor can it be stored: its path is named then
+    except TypeError:  # it cannot be stored either: that error names its path
         return value
 
 
 def _copied_numbers(value: Any, old: Any) -> Any:
-    """Return a copy of a tensor or an array, in the memory of an old one if it fits."""
+    """Return a copy of a tensor or an array, in an old one's memory if it fits."""
     if isinstance(value, torch.Tensor):
         value = value.detach()
         fits = isinstance(old, torch.Tensor) and all(
@@ -187,7 +187,7 @@ def _copied_numbers(value: Any, old: Any) -> Any:
 
 
 def holds_files(value: Any) -> bool:
-    """True if a state names files or folders, whose content is read while it is saved."""
+    """True if a state names files or folders, whose content is read during the save."""
     if isinstance(value, Mapping):
         return any(holds_files(each) for each in value.values())
     if isinstance(value, list | tuple):
@@ -196,7 +196,7 @@ def holds_files(value: Any) -> bool:
 
 
 def _writer_of(name: str, tensor: DTensor, savers: Sequence[int]) -> int:
-    """Return which of the ranks that have a chunk of a tensor stores it. Names spread this work over them."""
+    """Return which of the ranks with a chunk of a tensor stores it. The choice by name spreads the work."""
     mesh, coordinate = tensor.device_mesh, tensor.device_mesh.get_coordinate()
     if coordinate is None:
         return -1
@@ -246,7 +246,7 @@ def _put(state: Any, saved: Any) -> None:
         if isinstance(value, dict) and _SHARDED in value:
             continue
         has_key = key in state if isinstance(state, Mapping) else key < len(state)
-        kind = Mapping if isinstance(value, dict) else list  # the state may have an OrderedDict, as of a module
+        kind = Mapping if isinstance(value, dict) else list  # the state may have an OrderedDict, as modules do
         if isinstance(value, dict | list) and value and has_key and isinstance(state[key], kind):
             _put(state[key], value)
         else:

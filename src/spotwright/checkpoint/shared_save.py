@@ -1,9 +1,9 @@
 """One save by several ranks: their messages, in the main thread or in another one.
 
-They send them through keys (:mod:`spotwright.checkpoint.rank_keys`), as a collective operation of a second thread would mix
-with the training's, and would wait for half an hour if a rank is frozen. Here a rank waits as long as the process of the rank
-that it waits for responds. The first rank decides how to begin and, at the end, whether the save is committed; the others
-report their parts. An error in one of them is an error in all.
+They use keys (:mod:`spotwright.checkpoint.rank_keys`), because a collective operation of a second thread would mix with the
+training's, and would wait for half an hour if a rank is frozen. Here a rank waits while the awaited rank's process responds.
+The first rank decides how to begin and, at the end, whether the save is committed; the others report their parts. An error in
+one rank is an error in all.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from spotwright.checkpoint.save_coordinator import SaveCoordinator
 __all__ = ["SaveInThread", "SharedSave", "SilentRank"]
 
 _PATIENCE = 5.0
-"""Seconds until the process of an awaited rank is asked whether it responds, and for which its answer is awaited."""
+"""Seconds until an awaited rank's process is pinged, and for which its answer is awaited."""
 
-_LEAST_PATIENCE = 0.5  # the same near the end of this rank: a rank that writes answers later than one that waits
-_SHORT_PATIENCE = 1.0  # the same when the training has ended, so that the next attempt may begin
+_LEAST_PATIENCE = 0.5  # the same near this rank's end: a writing rank answers later than a waiting one
+_SHORT_PATIENCE = 1.0  # the same after the training, so that the next attempt may begin
 
-_MOST_READS = 1280  # a second, of all ranks together
+_MOST_READS = 1280  # per second, of all ranks together
 _LARGEST_KEY = 4 << 20  # bytes; PyTorch's TCPStore takes 8 MiB ("max: 8388608" in TCPStoreLibUvBackend.cpp)
 _LARGEST_PART = 256 << 20  # bytes of JSON
-_GIVEN_UP = 2.0  # seconds until a thread that was asked to give up has ended, unless it writes
+_GIVEN_UP = 2.0  # seconds within which a thread that was asked to give up ends, unless it writes
 
 _LATE_AFTER = 60.0
-"""Seconds after which a save in a thread is late, at least: its store may never answer."""
+"""Least seconds after which a save in a thread is late: its store may never answer."""
 
 _LATE_TIMES = 10.0  # the same, as a multiple of the slowest recent save
-_LOOK = 0.1  # seconds between two looks at a save in a thread, and at the end of the program
+_LOOK = 0.1  # seconds between checks of a save in a thread, and of the end of the program
 
 _log = logging.getLogger("spotwright.checkpoint")
 
 
 class SilentRank(SaveFailed):
-    """A rank that a save needs does not answer: it is dead, frozen, or out of reach."""
+    """A rank needed by a save does not answer: it is dead, frozen or unreachable."""
 
 
 class SharedSave:
     """A save, for one rank. ``name`` is :meth:`SaveCoordinator.begin_save`'s; ``left`` returns the seconds until this rank's end.
 
-    Methods raise :class:`SaveFailed` where the ranks cannot reach one another, and :class:`SilentRank` for one that is silent.
+    Methods raise :class:`SaveFailed` if ranks cannot reach each other, and :class:`SilentRank` for a silent one.
     """
 
     def __init__(self, agreement: SaveCoordinator, name: str, savers: Sequence[int], left: Callable[[], float]) -> None:
@@ -59,9 +59,9 @@ class SharedSave:
         self.savers = list(savers)
         self.first = self.savers[0]
         self.given_up = threading.Event()
-        """Set it to let a rank wait no longer for others."""
+        """Set to make a rank stop waiting for others."""
         self.hurried = threading.Event()
-        """Set it to let a rank ask sooner whether those that it waits for still answer."""
+        """Set to make a rank ping the awaited ranks sooner."""
         self.has_all_parts = False
         """Whether every other rank has sent its part."""
         self.waits_for: int | None = None
@@ -89,7 +89,7 @@ class SharedSave:
         return self._agreement.rank == self.first
 
     def tell(self, what: str, value: Any) -> None:
-        """Send a value of JSON, unless it was sent already."""
+        """Send a JSON value, unless already sent."""
         if (keys := self._agreement.keys) is None:
             return
         text = base64.b64encode(zlib.compress(json.dumps(value).encode(), 1))
@@ -100,7 +100,7 @@ class SharedSave:
         self._call(keys.create, self._key(what), f"{len(pieces)} ".encode() + pieces[0])  # last: the others exist then
 
     def hear(self, what: str, rank: int, *, reserve: float = 0.0) -> Any:
-        """Return a rank's message, or raise the error that it sends. Waits until ``reserve`` seconds are left."""
+        """Return a rank's message, or raise the error it sends. Waits until ``reserve`` seconds are left."""
         began, pause = time.monotonic(), 0.001
         self.waits_for = rank
         while (found := self._read(what)) is None:
@@ -125,13 +125,13 @@ class SharedSave:
         return found
 
     def hear_parts(self, *, reserve: float = 0.0) -> list[Any]:
-        """Return the part that each rank but the first sends; ``reserve`` is as in :meth:`hear`."""
+        """Return the parts of all ranks except the first; ``reserve`` is as in :meth:`hear`."""
         parts = [self.hear(f"part/{rank}", rank, reserve=reserve) for rank in self.savers[1:]]
         self.has_all_parts = True
         return parts
 
     def elect(self) -> int:
-        """Return the rank that saves in the place of the first one, which is silent: the same in all of them."""
+        """Return the rank that saves instead of the silent first one: the same in all ranks."""
         keys, rank = self._agreement.keys, self._agreement.rank
         return rank if keys is None else int(self._call(keys.create, self._key("writer"), str(rank).encode()))
 
@@ -171,8 +171,8 @@ class SharedSave:
 class SaveInThread:
     """A save of a copied state, written in a thread while the training continues. The interpreter exits only after it.
 
-    ``step`` is the state's, ``place`` names the store, and ``usual`` is the seconds of the slowest recent save. A save that
-    takes much longer is *late*: a warning says so, once in the whole group, and the interpreter no longer waits for it.
+    ``step`` is the state's, ``place`` names the store, and ``usual`` is the duration of the slowest recent save in seconds. A
+    save that takes much longer is *late*: a warning says so, once per group, and the interpreter no longer waits for it.
     """
 
     def __init__(self, save: SharedSave, work: Callable[[], None], step: int, place: str, usual: float) -> None:
@@ -181,12 +181,12 @@ class SaveInThread:
         self.began, self._began_at = time.monotonic(), time.time()
         self.seconds = 0.0
         self.error: CheckpointError | None = None
-        """Why it failed, once it has."""
+        """Why it failed."""
         self.taken = threading.Event()
-        """Set when its outcome was received; otherwise its error is logged at the end of the program."""
+        """Set when its outcome was received; if never, its error is logged at the end of the program."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spotwright-save", daemon=True)
-        keeper = threading.Thread(target=self._keep, name="spotwright-save-keeper")  # for which the interpreter waits
+        keeper = threading.Thread(target=self._keep, name="spotwright-save-keeper")  # the interpreter waits for it
         keeper.start()
         try:
             self._thread.start()
@@ -224,7 +224,7 @@ class SaveInThread:
 
     def _warn(self) -> None:
         if not self._save.is_first:
-            return  # the first of the ranks is not done either, and says it for all
+            return  # the first rank is not done either, and reports it for all
         rank = self._save.waits_for
         where = "this rank is still writing" if rank is None else f"rank {rank} has not finished its part"
         _log.warning(
@@ -234,7 +234,7 @@ class SaveInThread:
         )  # fmt: skip
 
     def describe(self) -> str:
-        """Describe the phase under way and since when."""
+        """Describe the current phase and its start."""
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._began_at))
         seconds = time.monotonic() - self.began
         return f"{self._place}: the save of step {self.step}, begun at {since}, has not ended after {seconds:.0f} s"
@@ -253,7 +253,7 @@ class SaveInThread:
         return self.began + max(_LATE_AFTER, _LATE_TIMES * self._usual) - time.monotonic()
 
     def end(self, seconds: float, *, hurried: bool = False) -> bool:
-        """Wait for its end, but not when it is late, and make it give up after so many seconds. Returns whether it has ended."""
+        """Wait for its end, unless it is late, and make it give up after ``seconds``. Returns whether it has ended."""
         if hurried:
             self._save.hurried.set()
         self._over.wait(max(0.0, min(seconds, self._until_late())))

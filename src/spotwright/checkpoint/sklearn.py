@@ -1,9 +1,9 @@
 """Checkpoints for scikit-learn: fitted models as arrays and plain data, without pickle.
 
-A fitted model is an object with attributes, some of which are objects of scikit-learn again, down to trees and losses written in
-Cython. Their attributes are stored, and their classes by name. Loading makes objects of classes of scikit-learn only. The
-program must build the model first, of the same class and under the same version of scikit-learn, whose internals change from
-version to version.
+A fitted model is an object with attributes, some of which are scikit-learn objects again, down to trees and losses written in
+Cython. Their attributes are stored, and their classes by name. Loading only makes objects of scikit-learn's classes. The
+program must first build a model of the same class under the same version of scikit-learn, whose internals change between
+versions.
 
 ::
 
@@ -30,15 +30,15 @@ from spotwright.checkpoint.errors import OtherProgram, UnstorableState
 
 __all__ = ["restore", "state_of"]
 
-_MARK = "sklearn"  # the key of a dict that stands for an object; the model's own dicts have no such key
-_CYTHON = "__pyx_unpickle_"  # how Cython names the function that makes an object of a class again
+_MARK = "sklearn"  # the key of a dict that represents an object; the model's own dicts have no such key
+_CYTHON = "__pyx_unpickle_"  # prefix of Cython's functions that recreate objects
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 
 def state_of(model: Any) -> dict[str, Any]:
     """Return the fitted attributes and settings of a model, to be saved alone or as a part of a state.
 
-    Raises :class:`UnstorableState` for a model whose parts point to each other, such as ``Birch``.
+    Raises :class:`UnstorableState` for a model with circular references, such as ``Birch``.
     """
     try:
         return {"class": _name(type(model)), "version": sklearn.__version__, "attributes": _Packer().pack(vars(model))}
@@ -66,7 +66,7 @@ def restore(model: Any, state: dict[str, Any] | None) -> None:
 
 
 class _Packer:
-    """Turns every object of scikit-learn in a value into a dict. Other objects stay, and the save refuses them.
+    """Converts every scikit-learn object in a value to a dict. Other objects stay, and the save refuses them.
 
     An object at two paths stays one object: parts of a model may share a random generator.
     """

@@ -1,4 +1,4 @@
-"""The state file: raw bytes one after the other, then a table of them with their checksums, then the table's position.
+"""The state file: the raw bytes, then a table of them with their checksums, then the table's position.
 
 The table comes last, so a state of any size is written in one pass without copies: every piece goes from the user's memory to
 the kernel, while a thread computes its checksum. CRC-32 is enough against torn files, which are truncated or contain zeros,
@@ -31,19 +31,19 @@ PIECE = 1 << 20
 """Bytes of a piece."""
 _MAGIC = b"spotwr01"
 _FOOTER = struct.Struct("<QQL4x8s")  # position, length and checksum of the table
-_LARGE = 8 << 20  # bytes from which on a thread for the checksums pays
+_LARGE = 8 << 20  # bytes above which a thread for the checksums pays
 _AHEAD = 16  # pieces that may wait for their checksum, and so stay in memory
 
 
 def pieces(data: memoryview) -> Iterator[memoryview]:
-    """A stretch of memory in pieces that fit a processor's cache."""
+    """Memory in pieces that fit the processor's cache."""
     flat = data.cast("B") if data.nbytes else memoryview(b"")
     for start in range(0, len(flat), PIECE):
         yield flat[start : start + PIECE]
 
 
 def write(file: BinaryIO, tree: Any, blobs: Iterable[Blob]) -> dict[str, int]:
-    """Write a state; return its ``size`` and the ``sum`` of its table, which its entry in the log repeats."""
+    """Write a state; return its ``size`` and the ``sum`` of its table, for its log entry."""
     import json
 
     position = file.write(_MAGIC)
@@ -78,14 +78,14 @@ class _Checksums:
         self._bytes = 0
         self._thread: threading.Thread | None = None
         self._waiting: queue.Queue[tuple[int, memoryview] | None]
-        self._inline = False  # no thread could be started
+        self._inline = False  # no thread available
 
     def begin(self) -> None:
         """Begin the next blob."""
         self.totals.append(0)
 
     def add(self, piece: memoryview) -> None:
-        """Add a piece to the blob that was begun last."""
+        """Add a piece to the current blob."""
         self._bytes += len(piece)
         if self._thread is None and self._bytes >= _LARGE and not self._inline:
             self._start()
@@ -175,7 +175,7 @@ class Reader:
             raise self._broken("the bytes of a value are damaged")
 
     def into_pieces(self, first: int, start: int, target: memoryview) -> None:
-        """Fill memory with the bytes from ``start`` on of a value whose :func:`pieces` are the blobs from ``first`` on."""
+        """Fill memory with a value's bytes from ``start`` on; its :func:`pieces` are the blobs from ``first`` on."""
         filled = 0
         while filled < target.nbytes:
             number, offset = divmod(start + filled, PIECE)
@@ -190,7 +190,7 @@ class Reader:
             filled += count
 
     def _whole(self, index: int, size: int) -> memoryview:
-        """A piece that is read in parts. The last one is cached for the next part."""
+        """A piece that is read in parts; the last one is cached."""
         if self._kept[0] != index:
             data = memoryview(bytearray(size))
             self.into(index, data)
@@ -198,7 +198,7 @@ class Reader:
         return self._kept[1]
 
     def stream(self, index: int) -> Iterator[bytes]:
-        """A blob in pieces; the last piece comes only after the checksum of all was right."""
+        """A blob in pieces; the last piece comes only after the whole checksum was verified."""
         start, left, expected = self._extent(index)
         self._file.seek(start)
         total = 0

@@ -1,8 +1,8 @@
-"""Places for checkpoints: what each of them can do, the choice of one by its address, and the place that is a folder.
+"""Places for checkpoints: their interface, the choice of one by its address, and the folder as a place.
 
 A place stores files that are written once, read, listed and removed. One operation decides between several writers: only one
-of them can create a file that does not exist yet. A folder is on a local disk, or on a volume that several nodes mount; object
-stores are in :mod:`spotwright.checkpoint.object_store`.
+can create a file that does not exist yet. A folder is on a local disk, or on a volume that several nodes mount; object stores
+are in :mod:`spotwright.checkpoint.object_store`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ class Store(Protocol):
     def create(self, name: str, data: bytes) -> bool:
         """Create a small, durable file. Returns ``False``, and changes nothing, if a file of that name exists.
 
-        Raises :class:`SaveFailed` if it cannot be written; a file of that name may then exist nevertheless, empty or
-        truncated.
+        Raises :class:`SaveFailed` if it cannot be written; an empty or truncated file of that name may then exist.
         """
 
     def write(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open a new file for writing from beginning to end; it is durable after the block, unless that raises.
+        """Open a new file for sequential writing; it is durable after the block, unless that raises.
 
         Raises :class:`SaveFailed`, also from within the block, and then leaves no file.
         """
@@ -57,11 +56,11 @@ class Store(Protocol):
 def open_store(
     place: str | os.PathLike[str] | None, options: Mapping[str, Any] | None = None, *, name: str = ""
 ) -> Store:
-    """Return the store of an address; ``None`` stands for ``SPOTWRIGHT_CHECKPOINT``, or the default folder.
+    """Return the store of an address; ``None`` means ``SPOTWRIGHT_CHECKPOINT``, or the default folder.
 
-    ``options`` go to fsspec. ``name`` names one of several trainings, whose place is below the address. It does not create or
-    read yet. Raises :class:`PlaceError` for an address that no store can open, and :class:`ValueError` for a name that is not a
-    relative path.
+    ``options`` go to fsspec. ``name`` names one of several trainings, whose place is below the address. Nothing is created or
+    read yet. Raises :class:`PlaceError` for an unsupported address, and :class:`ValueError` for a name that is not a relative
+    path.
     """
     address = os.fspath(place) if place is not None else os.environ.get("SPOTWRIGHT_CHECKPOINT", "")
     if not address:
@@ -87,7 +86,7 @@ def open_store(
 
 
 def _below(address: str, name: str) -> str:
-    """Return the address of a training by its name, in the place that several share."""
+    """Return the address of a named training in a shared place."""
     if not is_plain(name):
         raise ValueError(f"name={name!r}: expected a relative path, such as name='fold1'")
     head, mark, query = address.partition("?") if "://" in address else (address, "", "")
@@ -95,7 +94,7 @@ def _below(address: str, name: str) -> str:
 
 
 def _local(rest: str) -> str:
-    """Return the path in a ``file://`` URL. Only ``%XX`` are special; a host other than this one is refused."""
+    """Return the path in a ``file://`` URL. Only ``%XX`` is special; another host is refused."""
     from urllib.parse import unquote
 
     host, slash, path = rest.partition("/")
@@ -104,16 +103,16 @@ def _local(rest: str) -> str:
     return "/" + unquote(path)
 
 
-_BUFFER = 1 << 18  # bytes; smaller pieces are gathered, larger ones go straight to the kernel
-_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # neither a link nor a pipe is followed
+_BUFFER = 1 << 18  # bytes; smaller pieces are buffered, larger ones go straight to the kernel
+_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # do not follow links or wait for pipes
 _STRETCH = 8 << 20  # bytes between two hints to the kernel
-_LARGE = 8 << 20  # bytes of a file whose removal is left to a thread
+_LARGE = 8 << 20  # bytes of a file above which a thread removes it
 _TRANSIENT = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE}
-"""Errors that may be gone at the next save. Any other error means that the folder cannot be written."""
+"""Errors that may be gone at the next save. Any other error means that the folder is not writable."""
 
 
 class FolderStore:
-    """A folder of this machine. It is made when something is first written."""
+    """A folder of this machine, created at the first write."""
 
     def __init__(self, path: str) -> None:
         self.place = os.path.abspath(path)
@@ -153,7 +152,7 @@ class FolderStore:
                 file.flush()
                 os.fsync(file.fileno())
         except BaseException:
-            with suppress(OSError):  # the error above matters; the next attempt removes what is left
+            with suppress(OSError):  # the error above matters; the next attempt removes the rest
                 os.unlink(self._path(name))
             raise
 
@@ -185,9 +184,9 @@ class FolderStore:
             raise self._unusable("read", error) from error
 
     def remove(self, name: str) -> None:
-        """See :class:`Store`. A large file is removed in a thread, one at a time; the interpreter waits for it before it exits.
+        """See :class:`Store`. A large file is removed in a thread, one at a time; the interpreter waits for it at exit.
 
-        An error in that thread is logged. The next removal of old saves retries, as the file is still listed.
+        An error in that thread is logged. The next removal of old saves retries, because the file is still listed.
         """
         try:
             if os.lstat(self._path(name)).st_size < _LARGE:
@@ -201,7 +200,7 @@ class FolderStore:
         removal = threading.Thread(target=self._remove_large, args=(name,), name="spotwright-removal")
         try:
             removal.start()
-        except RuntimeError:  # the interpreter is shutting down, or has no thread left
+        except RuntimeError:  # the interpreter is shutting down, or no thread is available
             self._remove_large(name)
         else:
             self._removal = removal
@@ -248,10 +247,10 @@ class FolderStore:
 
 
 class _Outgoing(io.FileIO):
-    """A new file whose bytes go to the disk while the next ones are written, so that little is left to wait for at the end.
+    """A new file whose bytes go to the disk while the next ones are written, so that the final sync is short.
 
-    Linux starts to write out the pages that a process declares unneeded (``mm/fadvise.c``), and may drop them from memory, which
-    leaves it to the training data.
+    Linux starts to write out the pages that a process declares unneeded (``mm/fadvise.c``), and may drop them, which leaves
+    memory to the training data.
     """
 
     _hinted = 0
@@ -261,14 +260,14 @@ class _Outgoing(io.FileIO):
         written = super().write(data)
         position = self.tell()
         if position - self._hinted >= _STRETCH and hasattr(os, "posix_fadvise"):
-            with suppress(OSError):  # a hint: a file system may have no use for it
+            with suppress(OSError):  # a hint that a file system may not support
                 os.posix_fadvise(self.fileno(), self._hinted, position - self._hinted, os.POSIX_FADV_DONTNEED)
             self._hinted = position
         return written
 
 
 def _sync_folder(folder: str) -> None:
-    """Make new names in a folder durable, where the file system lets folders be synced; some over a network do not."""
+    """Make new names in a folder durable, if the file system can sync folders; some network ones cannot."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,11 @@
-"""Ends this process in time after SIGTERM, by the time that a notice of its node leaves.
+"""Ends this process in time after SIGTERM, by the time that its node's notice leaves.
 
-A signal handler runs between any two lines of the program, perhaps in the middle of an update of the weights, so it saves
-nothing. It decides whether the step under way may go on to its end, where the state is consistent and is saved. The step may go
-on while a save still fits after it. After that time, and at once if no step is under way or the step is too long, the process
-exits with 143, and the last committed save counts. A step inside one long call into C cannot be ended in this way; SIGKILL ends
-it, and the same save counts.
+A signal handler runs between any two lines of the program, perhaps in the middle of an update of the weights, so it does not
+save. It decides whether the current step may finish, where the state is consistent and is saved. The step may continue while a
+save still fits after it. After that, and at once if no step is under way or the step is too long, the process exits with 143,
+and the last committed save counts. A step inside one long call into C can only be ended by SIGKILL; the same save counts.
 
-143 is 128 + SIGTERM, which shells and Kubernetes show for a process that the signal has ended. It never counts as success.
+143 is 128 + SIGTERM, which shells and Kubernetes show for a process ended by the signal. It never counts as success.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ __all__ = ["EXIT", "Termination", "let_workers_outlive_sigterm", "notice", "seco
 
 
 EXIT = 143
-"""Exit code of a process that SIGTERM has ended."""
+"""Exit code of a process ended by SIGTERM."""
 
 _GRACE = 30.0
 """Default seconds between SIGTERM and SIGKILL: Kubernetes' ``terminationGracePeriodSeconds``."""
 
-_REPEAT = 0.5  # seconds until the next SIGTERM to a program that has caught the exit and goes on
+_REPEAT = 0.5  # seconds until the next SIGTERM to a program that caught the exit and continues
 
 _NOTICE_VARIABLES = frozenset({"SPOTWRIGHT_NOTICE_FILE", "SPOTWRIGHT_NOTICE_URL", "SPOTWRIGHT_HOST"})
-"""Variables that name a source of notices. Without them no source is imported."""
+"""Variables that name a source of notices. Without them no source module is imported."""
 
 
 class Termination:
     """The expected end of this process.
 
-    ``may_go_on(left)`` decides, with ``left`` seconds to go, whether the step under way may reach its end. ``needed`` returns the
+    ``may_go_on(left)`` decides, with ``left`` seconds to go, whether the current step may finish. ``needed`` returns the
     seconds that a save needs.
     """
 
@@ -53,7 +52,7 @@ class Termination:
         self.terminated = False
         self._may_go_on, self._needed = may_go_on, needed
         self.on_sigterm: Callable[[], object] | None = None
-        """Called in the signal handler at the first SIGTERM, so it must neither wait nor fail."""
+        """Called in the signal handler at the first SIGTERM: it must neither block nor fail."""
         self._end = math.inf  # of the monotonic clock
         self._notice_end = math.inf
         self._callbacks: list[Callable[[Notice | None], object]] = []
@@ -66,7 +65,7 @@ class Termination:
         self._done = threading.Event()
 
     def begin(self) -> None:
-        """Start handling SIGTERM and notices. SIGTERM is handled in the main thread only, and not if the program ignores it."""
+        """Start handling SIGTERM and notices. SIGTERM is handled only in the main thread, and not if the program ignores it."""
         if not _NOTICE_VARIABLES.isdisjoint(os.environ):
             self._watch_for_notices()
         previous = signal.getsignal(signal.SIGTERM)
@@ -90,7 +89,7 @@ class Termination:
             self._watch.start()
 
     def end(self) -> None:
-        """Stop handling notices and SIGTERM; its previous handler is restored."""
+        """Stop handling notices and SIGTERM, and restore its previous handler."""
         self._done.set()
         if self._watch is not None:
             self._watch.stop()
@@ -101,7 +100,7 @@ class Termination:
             self._installed = False
 
     def add_callback(self, callback: Callable[[Notice | None], object]) -> None:
-        """Call back with each notice, and with ``None`` after its withdrawal; at once if a notice was already given."""
+        """Call back with each notice, and with ``None`` after its withdrawal; at once if a notice exists."""
         self._callbacks.append(callback)
         if self.notice is not None:
             callback(self.notice)
@@ -118,7 +117,7 @@ class Termination:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Delay the end of the process to the end of the block: a save under way is worth finishing."""
+        """Delay the end of the process to the end of the block, so that a save under way can finish."""
         self._saving = True
         try:
             yield
@@ -132,13 +131,13 @@ class Termination:
                 raise SystemExit(EXIT)
 
     def _on_notice(self, notice: Notice | None) -> None:
-        """Handle a notice, in the thread of the watch. The wall clock is read once, so that it may jump afterwards."""
+        """Handle a notice, in the watch's thread. The wall clock is read only once, because it may jump."""
         self.notice = notice
         self._notice_end = math.inf if notice is None else time.monotonic() + max(0.0, notice.ends_at - time.time())
         for callback in self._callbacks:
             try:
                 callback(notice)
-            except Exception:  # its error is logged, and the other callbacks are called
+            except Exception:  # logged; the other callbacks are still called
                 import logging
 
                 logging.getLogger("spotwright.checkpoint").exception(
@@ -146,7 +145,7 @@ class Termination:
                 )
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # a forked child, perhaps of a data loader: it handles SIGTERM as before
+        if os.getpid() != self._process:  # a forked child, perhaps a data loader's: it handles SIGTERM as before
             signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous_handler is None else self._previous_handler)
             os.kill(os.getpid(), signal.SIGTERM)
             return
@@ -163,7 +162,7 @@ class Termination:
 
     def _decide(self, number: int, frame: FrameType | None, *, first: bool) -> None:
         if first and callable(self._previous_handler):
-            with suppress(SystemExit):  # the process ends, but only after a save, and never with 0
+            with suppress(SystemExit):  # the process ends after a save, and never with 0
                 self._previous_handler(number, frame)
         left = self.seconds_left()
         if not self._may_go_on(left):
@@ -179,9 +178,9 @@ class Termination:
 
 
 def let_workers_outlive_sigterm() -> None:
-    """Let workers of PyTorch's data loaders that are forked from now on pass over one SIGTERM; a second one ends them.
+    """Let PyTorch's data loader workers forked from now on ignore one SIGTERM; a second one ends them.
 
-    A group of processes gets it together. Without its workers a training gets neither its next batch nor to its next save:
+    A process group receives it together. Without its workers a training reaches neither its next batch nor its next save:
     PyTorch raises an error between any two lines (handler of SIGCHLD, ``torch/utils/data/_utils/signal_handling.py``). Workers
     end with their training in any case. Does nothing if PyTorch is not imported.
     """
@@ -193,7 +192,7 @@ def let_workers_outlive_sigterm() -> None:
 
 
 class _WorkerHandlers:
-    """Sets the handlers of a worker, which calls it when it begins."""
+    """Sets the signal handlers of a worker, which calls it at its start."""
 
     def __init__(self, set_handlers: Callable[[], None]) -> None:
         self._set_handlers = set_handlers
@@ -212,7 +211,7 @@ def seconds_from_environment(name: str, default: float) -> float:
     return value if value >= 0 else default
 
 
-_FIRST_ANSWER = 1.0  # seconds for which the first call waits for an answer
+_FIRST_ANSWER = 1.0  # seconds that the first call waits for an answer
 
 _VARIABLES = ("SPOTWRIGHT_NOTICE_URL", "SPOTWRIGHT_NOTICE_FILE", "SPOTWRIGHT_HOST")
 
@@ -222,8 +221,8 @@ _watches: dict[tuple[object, ...], NoticeWatch | None] = {}  # by process and va
 def notice() -> Notice | None:
     """Return the notice of this node's end, or ``None``: none, withdrawn, or no source is configured.
 
-    ``ends_at`` of the notice is the end in Unix seconds. The first call asks the source and waits at most a second; later
-    calls return at once the notice that a thread has seen since. Never raises.
+    ``ends_at`` of the notice is the end in Unix seconds. The first call asks the source and waits at most a second; later calls
+    return at once a thread's latest notice. Never raises.
     """
     key = (os.getpid(), *(os.environ.get(name, "") for name in _VARIABLES))
     if key not in _watches:

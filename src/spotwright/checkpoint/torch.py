@@ -2,9 +2,9 @@
 
 Tensors are copied to the CPU and stored as arrays; they are loaded as tensors, which
 ``load_state_dict`` moves to the device of the model. Types that NumPy does not have (``bfloat16`` and the 8-bit floats) keep
-their bits. With several ranks, ``Checkpoint(group=torch.distributed.group.WORLD)`` saves a step that all of them agree on: a
-``DistributedDataParallel`` module once, and the shards of ``fully_shard`` (FSDP2) by their ranks; they are loaded by any number
-of ranks. Shards of the older ``FullyShardedDataParallel`` must be gathered first
+their bits. With several ranks, ``Checkpoint(group=torch.distributed.group.WORLD)`` saves an agreed step: a
+``DistributedDataParallel`` module once, and the shards of ``fully_shard`` (FSDP2) by their ranks; any number of ranks can load
+them. Shards of the older ``FullyShardedDataParallel`` must be gathered first
 (``torch.distributed.checkpoint.state_dict.get_model_state_dict`` with ``full_state_dict``).
 
 ::
@@ -34,7 +34,7 @@ _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
 class Shards:
-    """A loaded state whose tensors are still at the place, in shards: each rank reads its part into the tensors that it has."""
+    """A loaded state whose tensors are still in shards at the place: each rank reads its part into its tensors."""
 
     def __init__(self, fill: Callable[[Any], Any]) -> None:
         self._fill = fill
@@ -66,8 +66,7 @@ def state_of(**parts: Any) -> dict[str, Any]:
 def restore(state: Mapping[str, Any] | Shards | None, **parts: Any) -> None:
     """Load each part from :func:`state_of` by its name; ``None`` changes nothing.
 
-    Raises :class:`OtherProgram` if the names differ. A part that does not fit is refused by its own
-    ``load_state_dict``.
+    Raises :class:`OtherProgram` if the names differ. A part's own ``load_state_dict`` refuses a state that does not fit.
     """
     if state is None:
         return
@@ -90,7 +89,7 @@ def restore(state: Mapping[str, Any] | Shards | None, **parts: Any) -> None:
 
 
 def random_states() -> dict[str, Any]:
-    """Return the states of PyTorch's random generators of this process."""
+    """Return the states of this process's PyTorch random generators."""
     random: dict[str, Any] = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         random["cuda"] = torch.cuda.get_rng_state_all()
@@ -107,7 +106,7 @@ def _set_random_states(states: Mapping[str, Any]) -> None:
 
 
 def own_random_state() -> torch.Tensor:
-    """Return the states of this rank's random generators in one tensor: the processor's, then that of its device."""
+    """Return the states of this rank's random generators in one tensor: the CPU's, then its device's."""
     states = [torch.get_rng_state()]
     if torch.cuda.is_available():
         states.append(torch.cuda.get_rng_state())
@@ -115,7 +114,7 @@ def own_random_state() -> torch.Tensor:
 
 
 def _set_own_random_state(rows: torch.Tensor) -> None:
-    """Set this rank's random generators, if the number of ranks is still the same."""
+    """Set this rank's random generators, if the number of ranks has not changed."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() != len(rows):
         return
@@ -138,7 +137,7 @@ def is_sharded(value: Any) -> bool:
 
 
 def _model_of(name: str, optimizer: torch.optim.Optimizer, models: list[torch.nn.Module]) -> torch.nn.Module:
-    """Return the model that has the parameters of an optimizer."""
+    """Return the model with an optimizer's parameters."""
     trained = {id(each) for group in optimizer.param_groups for each in group["params"]}
     for model in models:
         if trained <= {id(each) for each in model.parameters()}:
@@ -147,7 +146,7 @@ def _model_of(name: str, optimizer: torch.optim.Optimizer, models: list[torch.nn
 
 
 def _sharded_state(name: str, part: Any, models: list[torch.nn.Module]) -> Any:
-    """Return the state of a part. An optimizer's is by the names of the parameters, and complete before its first step too."""
+    """Return the state of a part. An optimizer's is keyed by parameter name, and complete even before its first step."""
     if not isinstance(part, torch.optim.Optimizer):
         return part.state_dict()
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
@@ -165,12 +164,12 @@ def _load_sharded_state(part: Any, state: Any, models: list[torch.nn.Module]) ->
 
 
 def pack(value: Any) -> Any:
-    """Return a value with an array in the place of each tensor."""
+    """Return a value with each tensor replaced by an array."""
     if isinstance(value, torch.Tensor):
         return {_TENSOR: _array(value.detach().cpu()), "dtype": str(value.dtype).removeprefix("torch.")}
     if isinstance(value, Mapping):
         return {key: pack(each) for key, each in value.items()}
-    if type(value) in (list, tuple):  # others are refused with their path, when they are encoded
+    if type(value) in (list, tuple):  # the encoding refuses others with their path
         return type(value)(pack(each) for each in value)
     return value
 
@@ -183,7 +182,7 @@ def _array(value: torch.Tensor) -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """Return the value that :func:`pack` was given; its tensors are on the CPU."""
+    """Return the value packed by :func:`pack`, with its tensors on the CPU."""
     if isinstance(value, Mapping):
         if _TENSOR not in value:
             return {key: unpack(each) for key, each in value.items()}

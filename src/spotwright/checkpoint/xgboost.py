@@ -1,9 +1,9 @@
 """Checkpoints for XGBoost: ``train()`` as in xgboost continues after the saved trees.
 
 The state is the booster in XGBoost's own format (``save_raw``), with everything that boosting continues from. Without random
-draws the trees equal those of an uninterrupted run, to the last bit. Draws of rows or columns (``subsample``, the
-``colsample`` family) start over with each call of XGBoost, so :func:`train` gives each attempt another seed: the trees differ,
-and no draw is repeated.
+draws the trees are bit-identical to an uninterrupted run's. Draws of rows or columns (``subsample``, the ``colsample`` family)
+start over with each call of XGBoost, so :func:`train` gives each attempt another seed: the trees differ, but no draw is
+repeated.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def train(
 ) -> xgboost.Booster:
     """Boost up to ``num_boost_round`` rounds, including those before an interruption.
 
-    ``options`` are as for ``xgboost.train``. The memory of its callbacks, such as the best round of early stopping, begins
-    anew with each attempt.
+    ``options`` are as for ``xgboost.train``. Its callbacks' state, such as the best round of early stopping, is lost between
+    attempts.
     """
     state = ckpt.load()
     ckpt.steps(num_boost_round)  # sets the total; XGBoost counts

@@ -92,9 +92,9 @@ _CONFIG_COMMANDS: Mapping[str, tuple[str, str]] = {
 
 
 class _LazyGroup(click.Group):
-    """A group that knows its commands by names and summaries, and imports one when it is called.
+    """A group that lists its commands from a table, and imports one when it is called.
 
-    ``table`` has the module of each command, whose function has the command's name unless another one stands after the colon.
+    ``table`` maps each command to its module; the function has the command's name unless ``:NAME`` follows the module.
     """
 
     def __init__(self, *, table: Mapping[str, tuple[str, str]], **options: Any) -> None:
@@ -131,7 +131,7 @@ class _LazyGroup(click.Group):
 
 
 def _warn_visibly() -> None:
-    """Let warnings that no command has made a log for show marks as well."""
+    """Escape control characters in warnings that no command logs."""
     import logging
 
     from spotwright.visible_logs import VisibleFormatter
@@ -161,7 +161,7 @@ def cli() -> None:
 @cli.group(cls=_LazyGroup, table=_POOLS_COMMANDS, invoke_without_command=True)
 @click.pass_context
 def pools(ctx: click.Context) -> int | None:
-    """Show the pools, print what makes them, and check that work can land on them.
+    """Show the pools, print the commands that make them, and check that work can land on them.
 
     Without a subcommand: as pools list.
     """
@@ -180,7 +180,7 @@ def config() -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Exempt everything the block imports from garbage collection, during the imports and later: it all stays in use."""
+    """Exempt the block's imports from garbage collection for good: they all stay in use."""
     gc.disable()
     try:
         yield
@@ -197,7 +197,7 @@ _EXTRAS = {
 
 @contextmanager
 def needs_extra(extra: str, need: str) -> Iterator[None]:
-    """Import in the block what needs an extra. Raises :class:`InputError` where it is missing.
+    """Guard imports that need an extra. Raises :class:`InputError` where it is missing.
 
     ``need`` names what needs it, such as ``--cluster``.
     """
@@ -216,18 +216,18 @@ def cluster_extra(need: str) -> AbstractContextManager[None]:
 
 
 def say(text: str, *, err: bool = False, file: TextIO | None = None, nl: bool = True) -> None:
-    """Print text to people: a line, or several. What would drive the terminal is shown as a mark.
+    """Print lines for people, with control characters escaped.
 
-    Every command prints with it. What is a file for a program is written with :func:`show_content`.
+    Every command prints with it; file contents are written with :func:`show_content`.
     ``err``: to the error output; ``file``: to another stream; ``nl``: end with a newline.
     """
     click.echo(visible(text, block=True), err=err, file=file, nl=nl)
 
 
 def show_content(text: str) -> None:
-    """Write what a file of a user's holds, or will hold: unchanged into a file or a pipe.
+    """Write the content of a user's file, unchanged into a file or a pipe.
 
-    On a terminal what would drive it is shown as a mark.
+    On a terminal, control characters are escaped.
     """
     sys.stdout.write(visible(text, block=True) if sys.stdout.isatty() else text)
     sys.stdout.flush()
@@ -253,7 +253,7 @@ def main() -> None:
 
 
 def _write_utf8() -> None:
-    """Write UTF-8 with the line ends of Linux on Windows too, so that logs and manifests are the same bytes everywhere."""
+    """Write UTF-8 with LF line ends on Windows too, so that logs and manifests are the same bytes everywhere."""
     if sys.platform == "win32":
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -300,12 +300,12 @@ def _is_output_lost(error: OSError) -> bool:
 
 
 def _hint_for(*words: str) -> str:
-    """What takes the place of a command or an option, with the commands before it; empty for a word that never was."""
+    """The replacement of a removed command or option, with the commands before it; empty for an unknown word."""
     return _REMOVED.get(" ".join((*words[:1], *words[1:][-1:])), "")
 
 
 def _told(error: click.ClickException) -> str:
-    """The message of an error, which names what takes the place of an option that is gone or belongs to a subcommand."""
+    """The message of an error, with the replacement of a removed option or the subcommand that has it."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return error.format_message()
     _, *commands = error.ctx.command_path.split()
@@ -314,7 +314,7 @@ def _told(error: click.ClickException) -> str:
 
 
 def _of_subcommands(ctx: click.Context, option: str) -> str:
-    """Which subcommands of a command have an option, as a clause; empty: none has."""
+    """The subcommands that have an option, as a clause; empty if none has."""
     if not isinstance(ctx.command, click.Group) or ctx.parent is None:  # at the top all commands would be imported
         return ""
     commands = {name: ctx.command.get_command(ctx, name) for name in ctx.command.list_commands(ctx)}

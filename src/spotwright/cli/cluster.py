@@ -43,7 +43,7 @@ class Place:
 
 
 def cluster_options(command: _Command) -> _Command:
-    """``--cluster``, and the options that say which cluster; the command receives their values one by one."""
+    """Add ``--cluster`` and the options that select the cluster; the command receives their values one by one."""
     for option in (
         click.option(
             "--controller", default="", envvar="SPOTWRIGHT_CONTROLLER", metavar="URL|NAMESPACE", show_envvar=True,
@@ -62,7 +62,7 @@ def cluster_options(command: _Command) -> _Command:
 
 
 def place_options(command: _Command) -> _Command:
-    """``--state`` or ``--cluster`` with its options; the command receives a :class:`Place` as its first argument."""
+    """Add ``--state`` and ``--cluster`` with its options; the command receives a :class:`Place` as its first argument."""
 
     @functools.wraps(command)
     def with_place(
@@ -92,7 +92,7 @@ def cluster_place(
 
 
 def explain_objects(place: Place, names: Sequence[str], *, as_json: bool) -> str:
-    """Why the pods of these objects of a cluster are where they are: text, or ``{"objects": [...]}`` as JSON."""
+    """Explain the placement of these objects' pods: text, or ``{"objects": [...]}`` as JSON."""
     with open_cluster(place) as (kubernetes, runs):
         from spotwright.cluster.explaining import explain_object
         from spotwright.views.explanation import object_text

@@ -64,7 +64,7 @@ def placed_yaml(
     replace_retries: bool = False,
     has_controller: bool = False,
 ) -> str:
-    """A compiled pipeline as placed KFP YAML; what is to be said about it is printed. Raises :class:`InputError`.
+    """Place a compiled pipeline and print the findings. Raises :class:`InputError`.
 
     ``has_controller``: a controller of Spotwright runs there, so settings that only it enforces get no note.
     """

@@ -1,4 +1,4 @@
-"""The group ``controller``: the two processes of a controller, and what is done beside them."""
+"""The group ``controller``: a controller's two processes, and the commands to check and unregister it."""
 
 from __future__ import annotations
 
@@ -162,14 +162,14 @@ _PROCESS = (
 
 
 def _cluster_options(command: _Command) -> _Command:
-    """The options that say which cluster, and which controller of it."""
+    """Add the options that select a cluster and its controller."""
     for option in _CLUSTER:
         command = option(command)
     return command
 
 
 def _process_options(command: _Command) -> _Command:
-    """The options of every process; the command receives them as the fields of its settings, in ``common``."""
+    """Add the options of both processes; the command receives them in ``common``, as fields of its settings."""
 
     @functools.wraps(command)
     def with_common(
@@ -218,10 +218,10 @@ def _process_options(command: _Command) -> _Command:
 
 @click.group()
 def controller() -> None:
-    """Place what is created in a cluster, and record every attempt.
+    """Place new workloads in a cluster, and record every attempt.
 
-    Works in the namespaces that are listed, or in those with the label spotwright.dev/enabled=true, by the ConfigMaps named
-    spotwright. The chart installs it; by hand it is two processes, webhook and recorder.
+    Works in the listed namespaces, or in namespaces labeled spotwright.dev/enabled=true, as their ConfigMaps named spotwright
+    say. The chart installs it; by hand, start its two processes, webhook and recorder.
     Needs the extra: pip install 'spotwright[cluster]'.
     """
 
@@ -321,7 +321,7 @@ def webhook(
     argo_executor_images: tuple[str, ...],
     no_registration: bool,
 ) -> int:
-    """Answer reviews: place what is created. Runs until SIGTERM."""
+    """Answer admission reviews: place new objects. Runs until SIGTERM."""
     from spotwright.cluster.controller_settings import WebhookSettings
     from spotwright.cluster.webhook_process import run_webhook
 
@@ -405,9 +405,9 @@ def recorder(
     logs: str,
     repair_group: str,
 ) -> int:
-    """Record attempts, keep their logs, and move pods that wait in vain. Runs until SIGTERM.
+    """Record attempts, keep their logs, and evict pods that cannot be scheduled. Runs until SIGTERM.
 
-    Of several one works: the one that holds the Lease.
+    Of several replicas, only the holder of the Lease works.
     """
     store = _store(logs)
     from spotwright.cluster.controller_settings import RecorderSettings
@@ -430,7 +430,7 @@ def recorder(
 @_cluster_options
 @click.argument("namespace", callback=_namespace)
 def check(kubeconfig: Path | None, context: str | None, name: str, namespace: str) -> int:
-    """Create a pod in NAMESPACE by dry run, and say what keeps it from being placed."""
+    """Create a pod in NAMESPACE by dry run, and report why it is not placed."""
     _require_extra()
     return _ask(kubeconfig, context, lambda api: _check(api, name, namespace))
 
@@ -438,7 +438,7 @@ def check(kubeconfig: Path | None, context: str | None, name: str, namespace: st
 @controller.command()
 @_cluster_options
 def unregister(kubeconfig: Path | None, context: str | None, name: str) -> int:
-    """Take the webhook's registration out of the cluster."""
+    """Remove the webhook's registration from the cluster."""
     _require_extra()
     return _ask(kubeconfig, context, lambda api: _unregister(api, name))
 
@@ -447,7 +447,7 @@ def _run(common: dict[str, Any], work: Callable[[Api], Coroutine[Any, Any, None]
     """Work until SIGTERM or SIGINT. Returns the exit code."""
     from spotwright.cluster.api_client import ApiFailed
 
-    os.umask(0o077)  # what it writes is for itself alone
+    os.umask(0o077)  # its files are private
 
     async def run(api: Api) -> int:
         task = asyncio.ensure_future(work(api))
@@ -493,9 +493,9 @@ async def _unregister(api: Api, name: str) -> int:
 
 
 async def _check(api: Api, name: str, namespace: str) -> int:
-    """Look until a pod of the namespace would be placed, for some time: a controller that has just begun is not ready.
+    """Retry for up to 30 s until a pod of the namespace would be placed: a controller that has just started is not ready.
 
-    What is waited for is said at once, and again where it is something else.
+    The reason for waiting is printed at once, and again when it changes.
     """
     from spotwright.cluster.install import obstacle
 
@@ -511,7 +511,7 @@ async def _check(api: Api, name: str, namespace: str) -> int:
 
 
 def _where(service: str | None, url: str | None, *, home: str) -> tuple[str, str] | str:
-    """How API servers reach the webhook. Inside a cluster, the Service ``spotwright`` of the controller's namespace."""
+    """How API servers reach the webhook: inside a cluster, the Service ``spotwright`` of the controller's namespace."""
     if service and url:
         raise click.UsageError("--webhook-service and --webhook-url exclude each other: choose one")
     if url:

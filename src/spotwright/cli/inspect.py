@@ -53,13 +53,13 @@ def _place_of_no_runs(state: Path) -> str:
 
 
 def _archived(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:
-    """The same of archived runs."""
+    """The summaries of archived runs, as :func:`_summaries` returns them."""
     with open_cluster(place) as (_, runs_there):
         return *runs_there.archived_lines(place.namespace), []
 
 
 def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:
-    """The lines of all runs, a sentence for each that cannot be read (a damaged run hides no other), and pools left out."""
+    """The lines of all runs, a sentence for each unreadable run (a damaged run hides no other), and the unavailable pools."""
     if place.cluster:
         with open_cluster(place) as (_, runs_there):
             lines, told = runs_there.lines(place.namespace)
@@ -84,7 +84,7 @@ def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict
 def show(place: Place, name: str, task: str | None, follow: bool, as_json: bool) -> int:
     """Show RUN: every task and attempt, where it ran, why it ended and what followed.
 
-    TASK is a path, a name or a pattern: only the tasks that it means are shown.
+    TASK is a path, a name or a pattern; only matching tasks are shown.
     """
     with open_run(place, name) as reader:
         if follow:
@@ -128,10 +128,10 @@ def logs(
 
     ATTEMPT is a number, or 'environment': what pip wrote while the packages of TASK were installed.
 
-    TASK is a path, a name or a pattern: of several tasks that it means, and of everything in a loop, all logs are printed.
+    TASK is a path, a name or a pattern; the logs of all matching tasks are printed, in a loop of all iterations.
 
-    A file or pipe gets the text as it was written. On a terminal every control character is shown as a mark, because
-    a log could drive the terminal.
+    A file or pipe gets the text as written. On a terminal, control characters are escaped, because a log could drive the
+    terminal.
     """
     with open_run(place, name) as reader:
         _require_logs(place, reader)
@@ -144,7 +144,7 @@ def logs(
 
 
 def _require_logs(place: Place, reader: RunReader) -> None:
-    """Say where the logs of a run on KFP are: none of them are in the state folder."""
+    """Refuse a run on KFP, and say where its logs are: the state folder has none."""
     if place.cluster or not reader.folder.kfp.exists():
         return
     from spotwright.kubeflow.runs import load_kfp_run
@@ -175,7 +175,7 @@ def _print_logs(selected: list[AttemptLog], *, with_headings: bool, as_json: boo
 @state_option
 @json_option
 def cancel(name: str, state: Path, as_json: bool) -> int:
-    """Cancel RUN, and wait until none of its processes is left; a run on Kubeflow Pipelines ends there."""
+    """Cancel RUN, and wait until its processes have ended; a run on Kubeflow Pipelines is terminated there."""
     folder = StateFolder.existing(state).find(name)
     if folder.kfp.exists():
         with cluster_extra("a run on Kubeflow Pipelines"):
@@ -196,7 +196,7 @@ def cancel(name: str, state: Path, as_json: bool) -> int:
 
 
 def _show_progress(reader: RunReader, stream: TextIO) -> None:
-    """Show a run as ``spotwright run`` does, from now until no engine drives it any more."""
+    """Show a run as ``spotwright run`` does, until its engine has stopped."""
     from spotwright.views.run_progress import make_progress
 
     with make_progress(stream) as progress:
@@ -208,7 +208,7 @@ def _show_progress(reader: RunReader, stream: TextIO) -> None:
 def _print_pieces(
     pieces: Iterable[tuple[AttemptLog, str]], *, with_headings: bool, as_json: bool, how: str | None
 ) -> None:
-    """Print pieces of logs as they come, with a heading before each change to another log."""
+    """Print pieces of logs as they come, with a heading whenever the log changes."""
     previous: tuple[str, str, int] | None = None
     for log, text in pieces:
         if as_json:
@@ -225,12 +225,12 @@ def _as_json(log: AttemptLog, text: str) -> dict[str, object]:
 
 
 def _write_bytes(data: bytes, *, newline: bool) -> None:
-    """Write a log as it was written, also bytes that are not UTF-8."""
+    """Write a log unchanged, including bytes that are not UTF-8."""
     data += b"\n" if newline and data and not data.endswith(b"\n") else b""
     sys.stdout.flush()
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.buffer.write(data)
-    else:  # a caller in this process takes text alone
+    else:  # a caller in this process accepts only text
         sys.stdout.write(data.decode("utf-8", "replace"))
     sys.stdout.flush()
 

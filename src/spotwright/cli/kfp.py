@@ -1,6 +1,6 @@
-"""``run --on kfp``, and ``resume`` and ``cancel`` of such runs: start, follow, print the summary, give the exit code.
+"""``run --on kfp``, and ``resume`` and ``cancel`` of such runs: start, follow, print the summary, return the exit code.
 
-KFP's SDK is imported only once a server is asked.
+KFP's SDK is imported when a server is first called.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _RECORDS_END = 30.0  # seconds that the controller's record may end after KFP's
 def begin_on_kfp(
     compiled: Compiled, file: Path, planning: PlanOptions, kfp: KfpOptions, *, name: str, state: Path, as_json: bool
 ) -> int:
-    """Place, upload and start a pipeline, and follow it with its progress on the terminal."""
+    """Place, upload and start a pipeline, and show its progress on the terminal."""
     planned = plan_run(compiled, planning, real_nodes=True)
     require_pools(planned.stored.config)
     server = KfpServer(_login(kfp))
@@ -75,7 +75,7 @@ def begin_on_kfp(
 
 
 def _for_version(config: Config, version: str) -> Config:
-    """The configuration with the server's version as the target, where the file names none."""
+    """The configuration with the server's version as the target, unless the file names one."""
     if not version or "kfp" in config.target:
         return config
     return replace(config, target={**config.target, "kfp": version})
@@ -136,7 +136,7 @@ def _between(follower: Follower, record: ControllersRecord, seconds: float) -> N
 
 
 def _note_record(follower: Follower, record: ControllersRecord, *, is_over: bool = False) -> None:
-    """Say once what the controller has of the run."""
+    """Say once whether the controller records the run."""
     if record.reader is not None:
         name = record.reader.folder.name
         follower.note(
@@ -153,7 +153,7 @@ def _note_record(follower: Follower, record: ControllersRecord, *, is_over: bool
 
 
 def _price_notes(here: Config, there: Config) -> Iterator[str]:
-    """A sentence for each pool whose price is another one in the controller's configuration: the two accounts differ by it."""
+    """A sentence for each pool whose price differs in the controller's configuration, and so in its account."""
     for name in sorted(here.pools.keys() & there.pools.keys()):
         ours, theirs = (config.pools[name].price for config in (here, there))
         if ours != theirs:
@@ -169,13 +169,13 @@ def _price_text(price: Fraction | None, config: Config) -> str:
 
 
 def _has_controller(login: Login, named: str) -> bool:
-    """Whether a controller of Spotwright is on the cluster of the kubeconfig, or is named by its URL."""
+    """Whether the kubeconfig's cluster has a Spotwright controller, or a URL names one."""
     with ExitStack() as opened:
         return _controllers_record(KfpRun("", login, controller=named), opened)[0] is not None
 
 
 def _controllers_record(run: KfpRun, opened: ExitStack) -> tuple[Callable[[], RunReader] | None, str]:
-    """Return what opens the controller's record of a run, or None and why there is no controller."""
+    """Return a function that opens the controller's record of a run, or None with the reason."""
     if run.controller == "none":
         return None, "no controller of Spotwright is asked"
     place = Place(Path(), cluster=True, context=run.login.context or None, controller=run.controller)
@@ -187,7 +187,7 @@ def _controllers_record(run: KfpRun, opened: ExitStack) -> tuple[Callable[[], Ru
 
 
 def _watch_pods(follower: Follower, run: KfpRun, opened: ExitStack) -> bool:
-    """Look at the pods too where there is a kubeconfig: the controller's record may come late, or be lost."""
+    """With a kubeconfig, watch the pods too: the controller's record may come late, or be lost."""
     try:
         from spotwright.cluster.kubernetes_login import Kubernetes
 

@@ -1,8 +1,8 @@
-"""The command ``krm-function``: places the items of a ResourceList, as kustomize and kpt run functions.
+"""The command ``krm-function``: places the items of a ResourceList, as a function of kustomize or kpt.
 
-Such a tool starts a program without arguments, hands it all objects as one ResourceList on standard input, and takes the list
-that comes back. So the configuration is in the function's own object or in a file beside it, and documents that placement adds
-become items. Source: "KRM Functions Specification" (kubernetes-sigs/kustomize, ``cmd/config/docs/api-conventions``).
+The tool starts a program without arguments, passes all objects as one ResourceList on standard input, and reads the resulting
+list. So the configuration is in the functionConfig or in a file beside it, and documents that placement adds become items.
+Source: "KRM Functions Specification" (kubernetes-sigs/kustomize, ``cmd/config/docs/api-conventions``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["krm_function"]
 _WHERE = "standard input"
 _VERSIONS = ("config.kubernetes.io/v1", "config.kubernetes.io/v1beta1", "config.kubernetes.io/v1alpha1")
 _OF_TOOLS = ("config.k8s.io", "config.kubernetes.io", "internal.config.kubernetes.io", "kustomize.config.k8s.io")
-"""Prefixes of annotations that kustomize and kpt write for themselves, and take out again."""
+"""Prefixes of annotations that kustomize and kpt add and later remove."""
 _SEVERITIES = {Level.NOTE: "info", Level.WARNING: "warning"}
 
 
@@ -64,7 +64,7 @@ def krm_function() -> int:
 
 
 def _read(text: str) -> dict[str, Any]:
-    """The ResourceList. Raises :class:`InputError` for anything else."""
+    """Parse a ResourceList. Raises :class:`InputError` for anything else."""
     try:
         given = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -81,7 +81,7 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def _config_of(function: Any) -> Config:
-    """The configuration that the function's own object has or names, else the one of the current folder."""
+    """The configuration that the functionConfig holds or names, else the current folder's."""
     spec = function.get("spec") if isinstance(function, dict) else None
     if spec is not None and not isinstance(spec, dict):
         raise InputError(f"functionConfig: spec: expected a configuration as in spotwright.yaml, found {spec!r}")
@@ -104,9 +104,9 @@ def _name(item: Mapping[str, Any]) -> str:
 
 
 def _without_marks(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """An item without the annotations by which the tool finds its files, which it removes at the end, and these annotations.
+    """An item without the tool's temporary annotations, and these annotations.
 
-    They are not part of the object: unplace would leave the mapping that held them.
+    The tool finds its files by them. They are not part of the object: unplace would leave the mapping that held them.
     """
     metadata = item.get("metadata")
     given = metadata.get("annotations") if isinstance(metadata, dict) else None
@@ -123,7 +123,7 @@ def _without_marks(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
 
 
 def _with_marks(documents: list[Any], marks: Mapping[str, Any]) -> list[Any]:
-    """The documents of a placed item, which is the last of them, with the annotations of the tool."""
+    """The documents of a placed item, with the tool's annotations on the last of them, the item."""
     *added, item = documents
     if not marks:
         return documents
@@ -137,7 +137,7 @@ def _dumped(value: Any) -> str:
 
 
 def _results(items: Sequence[Mapping[str, Any]], placements: Sequence[PlacedFile]) -> Iterator[dict[str, Any]]:
-    """The findings, as the specification of KRM functions has them, each with the object that it is about."""
+    """The findings in the form of the KRM specification, each with its object."""
     for item, placement in zip(items, placements, strict=True):
         for finding in placement.findings:
             yield _result(item, finding)

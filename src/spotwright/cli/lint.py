@@ -1,6 +1,6 @@
 """The command ``lint``: files in, findings out; exit code 1 if one is an error, 2 if a file cannot be read.
 
-A file that cannot be read is one message, and the others are still linted.
+An unreadable file is one message; the others are still linted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["lint", "read_all"]
 def read_all(files: Iterable[Path], unread: list[str], *, recursive: bool) -> Iterator[tuple[Path, str]]:
     """Each file with its text, and with ``recursive`` the files of each folder.
 
-    What cannot be read adds one message to ``unread``, with the place and the fix.
+    Each unreadable file adds one message to ``unread``, with the place and the fix.
     """
     for path in _files_of(files, unread, recursive=recursive):
         try:
@@ -115,7 +115,7 @@ def lint(
 
 
 def _report(files: Sequence[Path], settings: Settings, *, fix: bool, recursive: bool) -> LintReport:
-    """Lint every file; with ``fix`` the files are written first, all of them or none, and what is left is reported."""
+    """Lint every file; with ``fix``, write all files or none first, and report the remaining findings."""
     report = LintReport()
     written: list[tuple[Path, str]] = []
     for path, text in read_all(files, report.unread, recursive=recursive):

@@ -1,8 +1,7 @@
-"""The files of ``place``, ``unplace`` and ``explain``: which are read, what is written beside, how findings are printed.
+"""The files of ``place``, ``unplace`` and ``explain``: finds manifests, reads and writes records, prints findings.
 
-A folder is searched for manifests; other files, charts and patches are left out, with a message. The file of
-``--record`` holds the placement records of documents that are too large for an annotation. A finding that many objects share
-is one line with their number.
+A folder is searched for manifests; other files, charts and patches are skipped with a message. The file of ``--record`` holds
+the placement records that are too large for an annotation. A finding that many objects share is one line with their number.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ __all__ = ["ManifestFolder", "find_manifests", "print_findings", "read_records",
 
 
 _MANY = 4
-"""As many further places of a finding are counted and not named."""
+"""From this many further places of a finding on, they are counted instead of named."""
 
 _MOST = 4
 """Different findings that place and compile print; explain shows all of them."""
 
 
 class Printed(NamedTuple):
-    """How many findings there are, printed or not, in words, and how many different ones were not printed."""
+    """The number of findings, printed or not, in words, and the number of distinct ones not printed."""
 
     counts: str
     left_out: int
@@ -44,10 +43,10 @@ class Printed(NamedTuple):
 def print_findings(
     findings: Iterable[Finding], *, with_lines: bool = True, least: Level = Level.NOTE, explained: bool = False
 ) -> Printed:
-    """Print findings of at least a severity; equal ones, whatever role they name, once with their places.
+    """Print findings of at least a severity; findings that differ only in their role are printed once, with their places.
 
-    ``with_lines`` is false for a text that is kept nowhere, so that its lines lead nowhere. Where another command explains them,
-    only the most important four are printed: first what is to be done, then warnings, then notes.
+    ``with_lines`` is false for a text without a file, whose lines would lead nowhere. Where another command explains them, only
+    the four most important are printed: actions first, then warnings, then notes.
     """
     groups: dict[tuple[Level, str], list[Finding]] = {}
     counts: Counter[Level] = Counter()
@@ -66,7 +65,7 @@ def print_findings(
     return Printed(words, len(groups) - len(shown))
 
 
-_ROLE = re.compile(r"\A[^\s:]+: ")  # the name of a role before what is said of it
+_ROLE = re.compile(r"\A[^\s:]+: ")  # the role's name at the beginning of a finding
 
 
 def _also(first: Finding, others: Sequence[Finding], *, with_lines: bool) -> str:

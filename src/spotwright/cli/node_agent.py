@@ -1,4 +1,4 @@
-"""The ``node-agent`` command: its options, and the agent that they make."""
+"""The ``node-agent`` command: its options, and the agent made from them."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def node_agent(
     node: str,
     metadata_url: str,
 ) -> int:
-    """Read this node's notice from its provider, and pass it on to the attempts on the node.
+    """Read this node's interruption notice from its provider, and pass it on to the attempts on the node.
 
-    Answers GET /notice with JSON: whether and when this node goes. Attempts find the agent through
+    Answers GET /notice with JSON: whether and when this node will be reclaimed. Attempts find the agent through
     SPOTWRIGHT_NOTICE_URL. Runs until SIGTERM.
     """
     source = make_source(SourceOptions(provider, metadata_url, provider_id, file, notice))

@@ -1,4 +1,4 @@
-"""What several commands share: options and what their texts mean, and result files written whole or not at all."""
+"""Options that several commands share, the parsers of their texts, and result files written whole or not at all."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ else:
 
 
 class Listen(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # before click 8.5 it takes no types
-    """Converts ``HOST:PORT`` to an address to listen at."""
+    """Converts ``HOST:PORT`` to an address to listen on."""
 
     name = "address"
 
@@ -95,7 +95,7 @@ def state_option(command: _Command) -> _Command:
 
 
 def say_where(state: Path) -> None:
-    """Say on the error output which state folder a command is about to change, where it was found above the current one."""
+    """Name on the error output the state folder that a command will change, if it is above the current folder."""
     if state.is_absolute() and click.get_current_context().get_parameter_source("state") is _DEFAULT:
         say(f"using {state}: there is no {STATE_NAME} in {Path.cwd()}", err=True)
 
@@ -110,7 +110,7 @@ def strict_option(command: _Command) -> _Command:
 
 
 def with_strict(code: int, found: Iterable[NotJudged], *, strict: bool) -> int:
-    """The exit code of a command: with ``--strict`` 1 in place of 0 if something was not judged."""
+    """The exit code of a command: with ``--strict``, 1 instead of 0 if something was not judged."""
     return FAILED if strict and code == SUCCEEDED and any(True for _ in found) else code
 
 
@@ -152,7 +152,7 @@ def containers_option(command: _Command) -> _Command:
 def policy_option(
     more: str = "", metavar: str = "FIELD=VALUE", name: str = "policy_texts"
 ) -> Callable[[_Command], _Command]:
-    """``--policy FIELD=VALUE``, repeatable; :func:`policy_of` parses the texts. ``more``: a sentence more for the help."""
+    """``--policy FIELD=VALUE``, repeatable; :func:`policy_of` parses the texts. ``more`` is added to the help."""
     help_text = "A policy field for every task, such as spot=never or interruptions.max=3; overrides all other sources."
     return click.option("--policy", name, metavar=metavar, multiple=True, help=f"{help_text}{more}")
 
@@ -186,7 +186,7 @@ class PipelineOptions(NamedTuple):
 def pipeline_options(*own_options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     """Declare the options of :class:`PipelineOptions` around a command's own options.
 
-    The command receives the values of the shared options as its first positional argument, its own ones by name.
+    The command receives the shared options as its first positional argument, its own options by name.
     """
 
     def decorate(command: _Command) -> _Command:
@@ -219,7 +219,7 @@ def pipeline_options(*own_options: Callable[[_Command], _Command]) -> Callable[[
 class WithUserCommand(click.Command):
     """Takes everything after ``--`` as the user's command, whose options are not parsed here: ``ctx.meta["command"]``.
 
-    Where the two dashes were forgotten, the message has the command line that works.
+    Without the two dashes, the message has the correct command line.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -237,10 +237,7 @@ class WithUserCommand(click.Command):
             raise
 
     def _command_meant(self, ctx: click.Context, args: Sequence[str], error: click.UsageError) -> str:
-        """Say how a command or a task is given, if the words are a program with its own options, or a pipeline and a task.
-
-        Empty where they are neither.
-        """
+        """The correct command line, if the words are a program with its options, or a pipeline and a task; else empty."""
         import shlex  # here: few command lines need them
         import shutil
 
@@ -267,7 +264,7 @@ class WithUserCommand(click.Command):
         return f"{reason}: {shlex.join([*ctx.command_path.split(), *own, '--', *command])}"
 
     def _words_of_others(self, ctx: click.Context, args: Sequence[str], *, interspersed: bool) -> list[str]:
-        """The words that are not options of this command: all of them, or all after the first one."""
+        """The words that are not options of this command; unless ``interspersed``, the first such word and all after it."""
         parser = self.make_parser(ctx)
         parser.ignore_unknown_options, parser.allow_interspersed_args = interspersed, interspersed
         try:
@@ -421,7 +418,7 @@ def _absolute(path: Path | None) -> str:
 
 
 def _check(kfp: KfpOptions) -> None:
-    """Refuse options that the other place would ignore."""
+    """Refuse options that the chosen place of execution would ignore."""
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
     flags = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
@@ -442,7 +439,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
 
 
 def replace_files(contents: Sequence[tuple[Path, str | bytes]]) -> None:
-    """Write files in the given order, after all of them could be prepared. Raises :class:`InputError`.
+    """Prepare all files, then write them in the given order. Raises :class:`InputError`.
 
     A symbolic link stays a link, and its target is written. A device or pipe (``/dev/stdout``) is written directly, last.
     """

@@ -1,4 +1,4 @@
-"""The ``page`` command: runs in a browser, from a server that listens on this machine alone."""
+"""The ``page`` command: shows runs in a browser, from a server on this machine."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["page", "page_beside", "serve"]
 
 _LISTEN = "127.0.0.1:8790"
-_EXISTS_EVERY = 0.2  # seconds between looks whether a run that starts is there
-_ENDING = 5.0  # seconds until a page beside a run is killed that does not end by itself
+_EXISTS_EVERY = 0.2  # seconds between checks for a run that is starting
+_ENDING = 5.0  # seconds that a page beside a run has to exit before it is killed
 _FILES = 8192
-_BASE = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)*/?")  # no dots as names: browsers take them out
+_BASE = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)*/?")  # no dot segments: browsers remove them
 
 
 @click.command()
@@ -150,8 +150,8 @@ def serve(
 def page_beside(state: Path, run: str, *, as_json: bool) -> Iterator[Callable[[int], int]]:
     """Serve the page in a separate process while a run goes on; its address is printed first.
 
-    The context gives a function that takes the exit code of the run and returns it. At a terminal it returns at Ctrl-C: till then
-    the page stays. A run that Ctrl-C has stopped already, and a command without a terminal, end with their page at once.
+    Yields a function that returns the run's exit code unchanged. At a terminal it first keeps the page open until Ctrl-C;
+    without a terminal, or after Ctrl-C has stopped the run, the page ends at once.
     """
     from spotwright.notices.agent import Address
     from spotwright.page.vendor import ensure_vendor
@@ -183,7 +183,7 @@ def page_beside(state: Path, run: str, *, as_json: bool) -> Iterator[Callable[[i
         yield stay
     finally:
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()  # with which the page ends
+            process.stdin.close()  # this ends the page
         try:
             process.wait(_ENDING)
         except subprocess.TimeoutExpired:
@@ -192,7 +192,7 @@ def page_beside(state: Path, run: str, *, as_json: bool) -> Iterator[Callable[[i
 
 
 def _beside() -> None:
-    """What the process of :func:`page_beside` does: serve until standard input ends."""
+    """The process of :func:`page_beside`: serve until standard input ends."""
     _allow_connections()
     told = json.loads(os.fdopen(os.dup(0), "rb", buffering=0).readline())
     listening = socket.socket(fileno=told["socket"])
@@ -201,7 +201,7 @@ def _beside() -> None:
 
 
 class _Address(NamedTuple):
-    """Where the page is."""
+    """The address of the page."""
 
     host: str
     port: int
@@ -217,12 +217,12 @@ class _Address(NamedTuple):
         return cls(f"[{host}]" if ":" in host else host, port, base, token or new_token())
 
     def url(self, run: str) -> str:
-        """What a browser opens."""
+        """The URL for a browser."""
         return f"http://{self.host}:{self.port}{self.base}/{f'runs/{quote(run)}' if run else ''}?token={self.token}"
 
 
 class _Made(NamedTuple):
-    """What a page is made of."""
+    """The parts of a page."""
 
     settings: dict[str, Any]
     listening: socket.socket
@@ -257,7 +257,7 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
                 sys.stdout.flush()
             if is_beside and opens and run:
                 await _begun(workers, run, ends)
-            # While a browser opens, a process starts that reads runs, and reads the one that is asked for.
+            # While the browser opens, a worker process starts and reads the requested run.
             ahead = asyncio.create_task(workers.ask("head", run) if run else workers.ask("find"))
             if opens and not ends.is_set():
                 _open_browser(address._replace(token=identity.once()).url(run))  # other users can read command lines
@@ -278,7 +278,7 @@ def _about(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _unless(ends: asyncio.Event, asked: Coroutine[Any, Any, str]) -> str | None:
-    """What is asked for; ``None`` where the page is ended before it comes."""
+    """The answer; ``None`` if the page ends first."""
     asking, ending = asyncio.create_task(asked), asyncio.create_task(ends.wait())
     await asyncio.wait([asking, ending], return_when=asyncio.FIRST_COMPLETED)
     ending.cancel()
@@ -289,14 +289,14 @@ async def _unless(ends: asyncio.Event, asked: Coroutine[Any, Any, str]) -> str |
 
 
 async def _begun(workers: Workers, run: str, ends: asyncio.Event) -> None:
-    """Wait until a run that starts is there."""
+    """Wait until a starting run exists."""
     while not ends.is_set() and (await workers.ask("find", name=run)).status != 200:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ends.wait(), _EXISTS_EVERY)
 
 
 async def _found(workers: Workers, run: str) -> str:
-    """The whole name of a run, or empty for none. Raises :class:`InputError` where it, or the cluster, is not found."""
+    """The full name of a run, or empty for none. Raises :class:`InputError` if it or the cluster is not found."""
     answer = json.loads((await workers.ask("find", name=run)).body)
     if "error" in answer:
         raise InputError(answer["message"])
@@ -304,7 +304,7 @@ async def _found(workers: Workers, run: str) -> str:
 
 
 def _bound(listen: Address, *, only_port: bool) -> socket.socket:
-    """A socket that listens at the address; if the port is in use and was not demanded, at the next free one."""
+    """A socket that listens on the address, or on the next free port if the port is in use and was not required."""
     refused: OSError | None = None
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     for port in [listen.port] if only_port or not listen.port else [*range(listen.port, listen.port + 20), 0]:
@@ -324,7 +324,7 @@ def _bound(listen: Address, *, only_port: bool) -> socket.socket:
 
 
 def _allow_connections() -> None:
-    """Let this process have as many open files as it may: some systems begin with 256, and each connection is one."""
+    """Raise the soft limit of open files to the hard one: some systems start with 256, and each connection is one."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -343,7 +343,7 @@ def _open_browser(url: str) -> None:
 
 
 def _end(*, with_input: bool) -> asyncio.Event:
-    """What is set at SIGINT, SIGTERM or SIGHUP, and ``with_input`` at the end of standard input."""
+    """An event that is set at SIGINT, SIGTERM or SIGHUP, and ``with_input`` at the end of standard input."""
     ends = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -38,12 +38,12 @@ _Command = Callable[..., Any]
 
 
 def _files(command: _Command) -> _Command:
-    """One or more ``FILE`` arguments."""
+    """Add one or more ``FILE`` arguments."""
     return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))(command)
 
 
 def _output(command: _Command) -> _Command:
-    """The options for the output: ``-o``, ``--in-place``, ``--diff``."""
+    """Add the options for the output: ``-o``, ``--in-place``, ``--diff``."""
     for option in (
         click.option("--diff", "as_diff", is_flag=True, help="Show what would change; exit code 1 if something would."),
         click.option("--in-place", is_flag=True, help="Write each file where it was read; all of them or none."),
@@ -119,7 +119,7 @@ def place(
     strict: bool,
     quiet: bool,
 ) -> int:
-    """Add what the policy asks for to the manifests in each FILE; - is standard input. The result goes to standard output."""
+    """Add the policy's scheduling fields to the manifests in each FILE (- is standard input), on standard output."""
     _check_output(output, in_place, as_diff)
     for path in filter(_is_python, files):
         raise InputError(f"{path}: a pipeline in Python has to be compiled: use spotwright compile {path} -o FILE.yaml")
@@ -176,7 +176,7 @@ def unplace(
     as_diff: bool,
     record: Path | None,
 ) -> int:
-    """Remove from each FILE what place added. A file that was not changed since gets its original bytes back."""
+    """Remove from each FILE what place added. A file that has not changed since becomes its original byte for byte."""
     _check_output(output, in_place, as_diff)
     for path in filter(_is_python, files):
         raise InputError(f"{path}: a Python file contains no placement: name the YAML file that compile wrote from it")
@@ -210,12 +210,11 @@ def explain(
     as_json: bool,
     **cluster: Any,
 ) -> int:
-    """Say for each role of each FILE its pools in order, the source of each policy value, and what an interruption does.
+    """Explain each role of each FILE: its pools in order, the source of each policy value, and the effect of an interruption.
 
     FILE is a manifest, a compiled pipeline, or a .py file with @dsl.pipeline, which is compiled first.
 
-    With --cluster, FILE is an object such as pod/NAME or job/NAME, or a run of the cluster: why its pods are where they
-    are, or what they wait for.
+    With --cluster, FILE is an object such as pod/NAME or job/NAME, or a run: explains where its pods run, or why they wait.
     """
     place = cluster_place(**cluster)
     if place.cluster:
@@ -286,7 +285,7 @@ def _config_of(files: Sequence[Path], explicit: Path | None) -> Config:
 def _references(
     texts: Sequence[tuple[Path, str]], beside: Sequence[Path], records: dict[str, str] | None
 ) -> References:
-    """Every object that a manifest may refer to: in the files of the command, unplaced, then in the files of ``--with``."""
+    """Every object that a manifest may refer to: from the command's files, unplaced, then from the files of ``--with``."""
     shared = [(path, text) for path, text in texts if may_be_referred_to(text)] if len(texts) > 1 else []
     given = [(path, unplace_text(text, name_of(path), records).text) for path, text in shared]
     given += [(path, read_input(path)) for path in beside]
@@ -308,7 +307,7 @@ def _write_results(
     in_place: bool,
     as_diff: bool,
 ) -> int:
-    """Write the results to their targets, and before them the ``records`` that unplace will need; returns the exit code."""
+    """Write the ``records`` that unplace needs, then the results to their targets. Returns the exit code."""
     pairs = [(path, text, placement.text) for (path, text), placement in zip(texts, placements, strict=True)]
     if as_diff:
         return _show_diff(pairs)

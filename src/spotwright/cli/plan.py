@@ -144,11 +144,11 @@ def plan(
     strict: bool,
     as_json: bool,
 ) -> int:
-    """Plan a run of PIPELINE: its cost and its end, policy by policy, over many markets, before anything is paid.
+    """Forecast the cost and the end of a run of PIPELINE under each policy, over many simulated markets.
 
-    Pools, prices and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. No task is
-    run, and --containers is for the command that is printed. --interrupt-every is --rate as a mean time. A PIPELINE in
-    Python is imported, with the code at its top level, and a plain script is refused.
+    Pools, prices and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. No task is run;
+    --containers only goes into the printed command. --interrupt-every is --rate as a mean time. A PIPELINE in Python is
+    imported, with the code at its top level; a plain script is refused.
 
     Without PIPELINE, compare policies for one job with a deadline on the recordings that --trace names.
     """
@@ -193,7 +193,7 @@ def plan(
 
 
 def _rate(rate: str | None, interrupt_every: float | None, traces: Sequence[str]) -> str | None:
-    """The losses an hour, as :func:`spot_source` reads them, also where they are given as the time between two."""
+    """The interruptions per hour, as :func:`spot_source` reads them, also from ``--interrupt-every``."""
     if interrupt_every is None:
         return rate
     if rate is not None or traces:
@@ -205,7 +205,7 @@ def _rate(rate: str | None, interrupt_every: float | None, traces: Sequence[str]
 
 
 def _check_picture(path: Path) -> None:
-    """Refuse a picture that cannot be drawn before anything is computed. Raises :class:`InputError`."""
+    """Before computing anything, refuse a picture that cannot be drawn. Raises :class:`InputError`."""
     if path.suffix not in {".svg", ".png"}:
         raise InputError(f"--picture {path}: expected a file that ends in .svg or .png")
     if find_spec("matplotlib") is None:
@@ -236,22 +236,22 @@ def _given(names: Sequence[str]) -> list[str]:
 
 
 def _only_with(names: Sequence[str]) -> None:
-    """Refuse options that have a meaning only with a pipeline."""
+    """Refuse options that only apply with a pipeline."""
     for flag in _given(names):
         raise click.UsageError(f"{flag} belongs to the plan of a pipeline: name PIPELINE too")
 
 
 def _only_without(names: Sequence[str]) -> None:
-    """Refuse options that have a meaning only without a pipeline."""
+    """Refuse options that only apply without a pipeline."""
     for flag in _given(names):
         raise click.UsageError(f"{flag} compares policies on recordings: leave PIPELINE out")
 
 
-_WINDOWS = 300  # the floor under each takes a few milliseconds
+_WINDOWS = 300  # the lower bound of each takes a few milliseconds
 
 
 class JobOptions(NamedTuple):
-    """What the command line says of the job; durations in seconds.
+    """The job's options; durations in seconds.
 
     ``prices``: of spot, one or one for each recording, and of on-demand, as one text. ``pools``: ``apart`` or ``together``.
     """
@@ -269,7 +269,7 @@ class JobOptions(NamedTuple):
 
 
 def compare_policies(traces: Sequence[str], options: JobOptions, *, as_json: bool) -> int:
-    """Print the comparison. Raises :class:`InputError` for what cannot be compared."""
+    """Print the comparison. Raises :class:`InputError` for options or recordings that cannot be compared."""
     from spotwright.config import load_trace
     from spotwright.forecast.policy_comparison import Pools, compare, comparison_json, comparison_text, job_of
 

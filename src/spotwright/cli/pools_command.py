@@ -1,4 +1,4 @@
-"""``pools command``: the text that makes a pool with a provider's tool, and Kueue's objects for all pools."""
+"""``pools command``: prints the command that makes a pool with a provider's tool, and Kueue's objects for all pools."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def make_pool(
     quotas: tuple[str, ...],
     config: Path | None,
 ) -> int:
-    """Print the exact command or manifest that makes POOL, with what each setting means. It does not run it.
+    """Print the exact command or manifest that makes POOL, with the meaning of each setting, without running it.
 
-    Beside it stand the commands that show whether the region has the machine and the quota, and what the autoscaler needs so that
-    spot is preferred.
+    Also prints the commands that show whether the region has the machine and the quota, and the autoscaler settings that prefer
+    spot.
 
-    Two kinds order all pools, and so take no POOL: --as kueue prints a ResourceFlavor for each, a ClusterQueue and LocalQueues
+    Two kinds cover all pools, and so take no POOL: --as kueue prints a ResourceFlavor for each, a ClusterQueue and LocalQueues
     (target.kueue in spotwright.yaml sets their version), --as computeclass the ComputeClass of GKE.
     """
     configuration = find(Path.cwd() / "-", config)

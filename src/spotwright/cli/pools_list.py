@@ -1,4 +1,4 @@
-"""``pools list``: the pools as Spotwright knows them, with the labels, taints, notice and limits that placement assumes."""
+"""``pools list``: the pools with the labels, taints, notice and limits that placement assumes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _description(pool: Pool, price: str, config: Config) -> list[str]:
 
 
 def _end_of_lifetime(pool: Pool, config: Config) -> Iterator[str]:
-    """Who takes the nodes of a pool at the end of their lifetime, and when the last work on them ends."""
+    """Who removes the pool's nodes at the end of their lifetime, and when the last work on them must end."""
     provider = providers.of(pool)
     if pool.max_lifetime is not None and provider.lifetime_field:
         last = format_duration(longest_end(pool, config.pools, config.longest_grace_period))
@@ -124,7 +124,7 @@ def _end_of_lifetime(pool: Pool, config: Config) -> Iterator[str]:
 
 
 def _zones(pool: Pool) -> Iterator[str]:
-    """The zone label where the pool's nodes differ in it, or where it is not known."""
+    """The zone label, where the pool's nodes differ in it or its value is unknown."""
     unknown = providers.unknown_zones(pool)
     if unknown:
         yield f"  label  {ZONE}=REGION-{' or REGION-'.join(unknown)} (set region: of the pool)"
@@ -137,13 +137,13 @@ def _size(pool: Pool) -> str:
 
 
 def pool_json(pool: Pool, price: str) -> dict[str, Any]:
-    """A pool of the configuration, as Spotwright knows it.
+    """A pool of the configuration.
 
-    ``name``, ``capacity`` (``spot`` or ``on-demand``), ``provider``, ``machine``, ``region``, ``zones``; ``node``, what a node
-    offers, as Kubernetes writes it; ``min_nodes``, ``max_nodes``; ``notice_seconds``, null for on-demand; ``lifetime_seconds``;
-    ``price``, a text with its currency and origin; ``max_price``, a number; ``labels`` and ``taints`` (``key=value:effect``) of
-    its nodes, with those that the provider sets. What is not known is null or empty. The zone is a label where the pool has one
-    zone whose label is known.
+    ``name``, ``capacity`` (``spot`` or ``on-demand``), ``provider``, ``machine``, ``region``, ``zones``; ``node``, a node's
+    resources in Kubernetes' notation; ``min_nodes``, ``max_nodes``; ``notice_seconds``, null for on-demand;
+    ``lifetime_seconds``; ``price``, a text with its currency and origin; ``max_price``, a number; ``labels`` and ``taints``
+    (``key=value:effect``) of its nodes, including the provider's. Unknown values are null or empty. The zone is a label if the
+    pool has one zone with a known label.
     """
     return {
         "name": pool.name,

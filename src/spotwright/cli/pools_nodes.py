@@ -49,7 +49,7 @@ _MOST = 400 * 2**20  # bytes: 20,000 nodes as kubectl writes them are 200 MB
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--cluster`` and ``--context``."""
+    """Add ``--cluster`` and ``--context``."""
     for option in (
         click.option(
             "--context", metavar="NAME", help="With --cluster: a context of the kubeconfig.  [default: the current one]"
@@ -95,10 +95,10 @@ def ask_cluster(context: str | None) -> Objects:
 def check_pools(
     files: tuple[Path, ...], cluster: bool, context: str | None, config: Path | None, strict: bool, as_json: bool
 ) -> int:
-    """Compare NODES with spotwright.yaml, and say what would keep work from landing there; exit code 1 on errors.
+    """Compare NODES with spotwright.yaml, and report why work would not be scheduled there; exit code 1 on errors.
 
-    NODES is what kubectl get nodes,daemonsets -A -o json wrote; - is standard input, and with --cluster it is left out. Each
-    MANIFEST has work, DaemonSets, PriorityClasses, the settings of a kubelet
+    NODES is the output of kubectl get nodes,daemonsets -A -o json; - is standard input; omit it with --cluster. Each MANIFEST
+    has workloads, DaemonSets, PriorityClasses, the settings of a kubelet
     (kubectl get --raw /api/v1/nodes/NODE/proxy/configz), or ConfigMaps of the cluster autoscaler
     (kubectl get configmap -n kube-system cluster-autoscaler-priority-expander cluster-autoscaler-status -o yaml).
     """
@@ -120,7 +120,7 @@ def check_pools(
 
 
 def check_json(findings: Sequence[Finding], not_judged: Sequence[NotJudged]) -> dict[str, Any]:
-    """``findings``: what would keep work from landing on the pools, errors first; ``not_judged``: what could not be compared.
+    """``findings``: why work would not be scheduled on the pools, errors first; ``not_judged``: what could not be compared.
 
     A finding has its ``code`` ([what each means](../how-to/pools/check.md)), its ``severity`` (``error``, ``warning`` or
     ``note``), ``where`` (a pool, a node or an object of a manifest), ``text``, and ``fix``.
@@ -136,7 +136,7 @@ def _works(files: Sequence[Path], config: Config, objects: Objects) -> list[PodW
     works: list[PodWork | Finding] = []
     errors: dict[Path, str] = {}
     read: dict[Path, tuple[list[Any], bool]] = {}
-    for path in files:  # all, before the pods: any file may say what the cluster adds to them
+    for path in files:  # all files before the pods: any file may say what the cluster adds to pods
         try:
             read[path] = _objects_in(path, objects)
         except InputError as error:
@@ -214,16 +214,16 @@ def _print_findings(ground: ClusterInventory, findings: Sequence[Finding], objec
 @click.argument("nodes", required=False, type=click.Path(path_type=Path))
 @cluster_options
 def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
-    """Print the pools that the nodes of a cluster, or a list of node pools, show, as a spotwright.yaml to start from.
+    """Print a first spotwright.yaml with the pools found in a cluster's nodes or a list of node pools.
 
-    NODES is what kubectl get nodes -o json wrote; - is standard input. Pools are read off the labels of nodes and off Karpenter's
-    NodePools; prices, limits and times of notice are in neither. Deprecated labels are reported with their replacement. What no
-    label says, such as the capacity, is said.
+    NODES is the output of kubectl get nodes -o json; - is standard input. Pools come from the labels of nodes and from
+    Karpenter's NodePools; neither has prices, limits or times of notice. Deprecated labels are reported with their replacement;
+    values that no label gives, such as the capacity, are reported too.
 
-    Pools that have no node now are read off what their provider's tool lists: az aks nodepool list, gcloud container node-pools
-    list, aws eks describe-nodegroup, eksctl get nodegroup (each as JSON), terraform show -json, and the API model of aks-engine;
-    and off objects from which controllers make them: Crossplane, Config Connector, ACK, Azure Service Operator, OpenShift's
-    MachineSets, kOps, and a ComputeClass. What makes nodes and cannot be read is named.
+    Pools that have no node now come from the output of their provider's tool: az aks nodepool list, gcloud container node-pools
+    list, aws eks describe-nodegroup, eksctl get nodegroup (each as JSON), terraform show -json, and the API model of
+    aks-engine; and from controllers' objects: Crossplane, Config Connector, ACK, Azure Service Operator, OpenShift's
+    MachineSets, kOps, and a ComputeClass. Other objects that make nodes are named.
     """
     if cluster == (nodes is not None):
         raise click.UsageError("name a file of nodes (- for standard input), or --cluster")
@@ -270,7 +270,7 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
 
 
 def _left_beside(objects: Objects, listing: Listing) -> Iterator[str]:
-    """What else the file has, and no pool is read off."""
+    """The file's other objects, from which no pool is read."""
     for one in (*listing.unread, *objects.unread):
         yield f"Not read: {one.text}."
     if listing.others:

@@ -1,4 +1,4 @@
-"""``prune``: free space. Its report says what takes how much, what would be deleted, and why the rest is kept."""
+"""``prune``: frees space. Its report gives the size of each item, what would be deleted, and why the rest is kept."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _MOST_LINES = 20  # of one list; the JSON form has all
 
 
 def prune_text(items: Sequence[Item], now: float) -> str:
-    """A table of all sorts, then every run and rehearsal that would be deleted, and what is kept for another reason than age."""
+    """A table of all sorts, then the runs and rehearsals to delete, and the items kept for a reason other than age."""
     parts = [table(_sorts(items, now)), _listed(items, now), kept_lines(items)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def kept_lines(items: Sequence[Item]) -> list[str]:
-    """What is kept for another reason than age, an item a line. Checkpoints are left out: they are kept for their run."""
+    """The items kept for a reason other than age, one per line. Checkpoints are omitted: they are kept for their run."""
     kept = [
         f"kept: {_SINGULAR[item.sort]} {item.name} ({item.kept})"
         for item in items
@@ -58,7 +58,7 @@ def prune_json(items: Sequence[Item], now: float, failed: dict[str, str] | None 
 
     - ``deleted``: false if no item was deleted (``--dry-run``, or nothing to delete);
     - ``sorts``: for each sort (``runs``, ``rehearsals``, ``checkpoints``, ``cached results``, ``environments``, ``leftovers``)
-      its ``count`` and ``bytes``, and in ``delete`` the same of what is to be deleted, with ``oldest`` and ``newest``: seconds
+      its ``count`` and ``bytes``, and in ``delete`` the same for the items to delete, with ``oldest`` and ``newest``: seconds
       since the last use, null for none;
     - ``items``: ``sort``, ``name``, ``path``, ``status`` (of a run, else empty), ``age`` in seconds since the last use,
       ``bytes``, ``delete``, and ``why`` it is kept or could not be deleted.
@@ -168,12 +168,12 @@ def prune(
 ) -> int:
     """Delete unneeded runs, rehearsals, checkpoints, cached results and Python environments.
 
-    Says what each takes and what it would delete, then asks. Runs named by --keep stay, and so do runs that are under way and
-    runs whose results are used by what stays. Checkpoints go a day after their run has succeeded, everything else after 30 days
-    without use. Volumes are never deleted. Python environments belong to all your projects.
+    Shows the size of each and what it would delete, then asks. Kept are runs named by --keep, active runs, and runs whose
+    results a kept run uses. Checkpoints are deleted a day after their run succeeded, everything else after 30 days without use.
+    Volumes are never deleted. Python environments belong to all your projects.
 
-    With --cluster it deletes what is recorded there of runs that have ended, and the archived runs of one namespace, with your
-    rights. The controller archives runs after a week, or deletes them where it has no store.
+    With --cluster it deletes the records of ended runs, and the archived runs of one namespace, with your rights. The
+    controller archives runs after a week, or deletes them where it has no store.
     """
     with ExitStack() as opened:
         wanted = older_than, keep, keep_last
@@ -182,12 +182,12 @@ def prune(
 
 
 class _Stock(NamedTuple):
-    """What can be deleted: ``take`` lists it as it is at a moment, ``delete`` returns for each why it failed."""
+    """The deletable items: ``take`` lists them as of a time, ``delete`` returns why each failed one did."""
 
     take: Callable[[float], Sequence[Item]]
     delete: Callable[[Iterable[Item]], Iterator[tuple[Item, str]]]
     problem: Callable[[], str] = str
-    """Why not all was listed; empty: it was."""
+    """Why the list is incomplete; empty if it is complete."""
 
 
 def _of_folder(place: Place, older_than: float | None, keep: Sequence[str], keep_last: int | None) -> _Stock:

@@ -1,4 +1,4 @@
-"""The ``report`` command: the account of one run, the totals of several, and their charges as rows for finance."""
+"""The ``report`` command: the cost of one run, the totals of several, and their charges as rows for finance."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _Open = Callable[[], AbstractContextManager[RunReader]]
 def report(
     place: Place, names: tuple[str, ...], since: float | None, focus: str | None, plan_file: Path | None, as_json: bool
 ) -> int:
-    """Show the account of RUN: its cost, the waste, and the savings by spot.
+    """Show the cost, the waste and the spot savings of RUN.
 
     Several runs have a total: money by pool, by task and by cause, and the runs in which spot did not pay.
     """
@@ -79,7 +79,7 @@ def report(
 
 
 def _print_account(reader: RunReader, plan_file: Path | None, *, as_json: bool) -> None:
-    """The account of one run, with its plan beside it if there is one."""
+    """Print the account of one run, beside its plan if it has one."""
     costs, run = account(reader.state, reader.now), reader.folder.name
     document, text = report_json(costs, run), report_text(costs, run)
     found = _beside(plan_file, costs, reader)
@@ -92,9 +92,9 @@ def _print_account(reader: RunReader, plan_file: Path | None, *, as_json: bool) 
 
 
 def _beside(plan_file: Path | None, costs: Account, reader: RunReader) -> Beside | None:
-    """The run beside the plan that is named, else beside its own; ``None`` without a plan.
+    """Compare the run with the named plan, else with the run's; ``None`` without a plan.
 
-    A plan of its own that does not fit the run does not hide the account.
+    A mismatch with the run's plan does not hide the account.
     """
     try:
         path = reader.folder.own_forecast() if plan_file is None else plan_file
@@ -111,7 +111,7 @@ def _beside(plan_file: Path | None, costs: Account, reader: RunReader) -> Beside
 
 
 def _here(place: Place, names: tuple[str, ...], since: float | None) -> list[tuple[str, _Open]]:
-    """The runs that are asked for, each once: its name, and what opens it. Raises :class:`UnknownRun`."""
+    """The requested runs, each once: its name, and a function that opens it. Raises :class:`UnknownRun`."""
     state = StateFolder.existing(place.state)
     found = {folder.name: folder for folder in (state.find(name) for name in names)}
     if since is not None:

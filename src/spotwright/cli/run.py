@@ -1,4 +1,4 @@
-"""``run`` and ``resume``: their options, and no more work than is needed to name the run.
+"""``run`` and ``resume``: parse their options, and do only the work that naming the run needs.
 
 :mod:`spotwright.cli.run_session` does the rest; it is imported while the run's fork server starts.
 """
@@ -48,7 +48,7 @@ fail_on_missed_deadline_option = click.option(
 
 @contextmanager
 def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Iterator[Callable[[int], int]]:
-    """The page of a run beside it, if wanted; see :func:`spotwright.cli.page.page_beside`."""
+    """Serve the page beside a run, if wanted; see :func:`spotwright.cli.page.page_beside`."""
     if not is_wanted:
         yield lambda code: code
         return
@@ -113,14 +113,14 @@ def run(
 ) -> int:
     """Run PIPELINE (a .py file with @dsl.pipeline, or compiled KFP YAML) on spot pools, on this machine.
 
-    A plain training script, which never names kfp, is a pipeline of one task: python PIPELINE in the current folder. So is
-    a COMMAND after --, such as torchrun --nproc-per-node 2 train.py; all of its processes are on one node.
+    A plain training script, which never names kfp, is a pipeline of one task: python PIPELINE in the current folder. So is a
+    COMMAND after --, such as torchrun --nproc-per-node 2 train.py; its processes share one node.
 
     Pools and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. Each attempt is a real process.
     Nodes are simulated; they are interrupted only if the pools or --interrupt-every say so.
 
-    With --on kfp it runs on Kubeflow Pipelines: PIPELINE is placed as by spotwright compile, uploaded unless the server has this
-    content already, started, and followed until its end. Ctrl-C leaves it running.
+    With --on kfp it runs on Kubeflow Pipelines: PIPELINE is placed as by spotwright compile, uploaded unless the server already
+    has it, started, and followed until its end. Ctrl-C leaves it running.
     """
     command = ctx.meta.get("command", ())
     if bool(command) == (pipeline_file is not None):
@@ -215,12 +215,12 @@ def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path | 
 def resume(
     name: str, as_compiled: bool, fail_on_missed_deadline: bool, shows_page: bool, state: Path, as_json: bool
 ) -> int:
-    """Continue RUN after a crash, a stop or a failure; tasks that succeeded do not run again.
+    """Continue RUN after a crash, a stop or a failure. Tasks that succeeded do not run again.
 
-    If the pipeline's code has changed since, the changed tasks and all that follow them run again. A run that failed starts its
+    If the pipeline's code has changed, the changed tasks and all downstream tasks run again. A run that failed starts its
     unfinished tasks with fresh budgets. RUN is a run's name, its unique beginning, or 'last'.
 
-    A run on Kubeflow Pipelines goes on without us: it is followed again.
+    A run on Kubeflow Pipelines does not need Spotwright to continue: resume follows it again.
     """
     folder = StateFolder.existing(state).find(name)
     if folder.kfp.exists():

@@ -1,6 +1,6 @@
-"""What ``run`` and ``resume`` do once the run has a name: drive it, show how it goes, print the summary, give the exit code.
+"""The rest of ``run`` and ``resume`` once the run has a name: drive it, show progress, print the summary, return the exit code.
 
-Apart from :mod:`spotwright.cli.run`, so that a fork server boots while everything that is imported here is.
+Separate from :mod:`spotwright.cli.run` so that the fork server boots while these imports load.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def begin(
 
 
 def go_on(folder: RunFolder, server: bodies.EarlyServer, *, reread: bool, as_json: bool, fails_late: bool) -> int:
-    """Take a run up again with its progress on the terminal. ``fails_late`` as for :func:`begin`."""
+    """Resume a run with its progress on the terminal. ``fails_late`` as for :func:`begin`."""
     from spotwright.runs.resume import resume
 
     out = sys.stderr if as_json else sys.stdout
@@ -71,7 +71,7 @@ def _shown(*, as_json: bool) -> Iterator[Sequence[Observer]]:
 
 
 def _import_summary(_state: RunState, _events: Sequence[Event]) -> None:
-    """Import what the end of the run prints while the first tasks run: an engine that waits has the time for it."""
+    """Import the run's final views while the first tasks run, when the engine is idle."""
     from spotwright.views import run_json, run_text  # noqa: F401
 
 

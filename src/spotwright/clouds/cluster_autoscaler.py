@@ -1,13 +1,13 @@
-"""The cluster autoscaler's word on groups of nodes: their state, their priorities, and the pools that they are.
+"""Reads the cluster autoscaler's status of node groups and their priorities, and maps groups to pools.
 
-It grows groups: scale sets of AKS, autoscaling groups of AWS, instance groups of GKE. It publishes their state in the ConfigMap
-``cluster-autoscaler-status`` of kube-system, and its expander ``priority`` reads patterns for their names from
-``cluster-autoscaler-priority-expander`` there. Only its name says which pool of ``spotwright.yaml`` a group is.
+Node groups are AKS scale sets, AWS autoscaling groups and GKE instance groups. The autoscaler publishes their state in the
+ConfigMap ``cluster-autoscaler-status`` of kube-system; its expander ``priority`` reads patterns for their names from
+``cluster-autoscaler-priority-expander`` there. Only the group's name identifies its pool in ``spotwright.yaml``.
 
 Sources: kubernetes/autoscaler, ``cluster-autoscaler/clusterstate/api/types.go`` and ``clusterstate.go`` (the status as YAML,
-from 1.30 on; numbers that are 0 are left out), ``expander/priority/priority.go`` and its readme (a group has the highest
-priority whose patterns match anywhere in its name; one that none matches is not chosen beside one that has a priority; where
-none of the groups has one, the choice is random).
+from 1.30 on; zeros are omitted), ``expander/priority/priority.go`` and its readme (a group has the highest priority whose
+patterns match anywhere in its name; a group without a match loses to one with a priority; among groups without a match the
+choice is random).
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ PRIORITIES = "cluster-autoscaler-priority-expander"
 _MOST_GROUPS = 5_000
 _MOST_PATTERNS = 1_000
 _LONGEST = 200  # characters of a name or a pattern
-# A repeated group, or many repetitions, may keep Python's patterns busy for ever; names of groups need neither.
+# A repeated group, or many repetitions, can make Python's regular expressions hang; group names need neither.
 _REPEATED_GROUP = re.compile(r"\)[+*{]")
 _REPETITION = re.compile(r"[+*]|\{\d*,")
 _MOST_REPETITIONS = 3
 _SHOWN = 80
-_SILENT = 600.0  # seconds: --max-inactivity, after which a cluster autoscaler counts as broken
+_SILENT = 600.0  # seconds: --max-inactivity, after which the autoscaler's health check fails
 
 
 class Group(NamedTuple):
-    """A group of nodes. ``target`` is how many it shall have, ``ready`` how many of them are ready, ``lost`` how many are broken.
+    """A node group: the numbers of its ``target``, ``ready`` and ``lost`` (broken) nodes.
 
-    ``since`` (Unix seconds): when its scale-up got the state ``scale_up`` (``NoActivity``, ``InProgress``, ``Backoff``). In a
-    backoff ``error`` says why: a code and a message of the cloud.
+    ``since`` (Unix seconds): when its scale-up entered the state ``scale_up`` (``NoActivity``, ``InProgress``, ``Backoff``). In
+    a backoff, ``error`` is the cloud's code and message.
     """
 
     name: str
@@ -70,35 +70,35 @@ class Group(NamedTuple):
 
     @property
     def is_in_backoff(self) -> bool:
-        """Whether it is not tried for a while, because it could not be grown."""
+        """Whether the autoscaler backs off after a failed scale-up."""
         return self.scale_up == "Backoff"
 
     @property
     def is_coming(self) -> bool:
-        """Whether nodes of it are on their way."""
+        """Whether new nodes are expected."""
         return self.target > self.ready + self.lost
 
     @property
     def is_full(self) -> bool:
-        """Whether it has all nodes that it may have, and none is on its way."""
+        """Whether it has its maximum of nodes, and no new ones are expected."""
         return self.max_size is not None and self.target >= self.max_size and not self.is_coming
 
     @property
     def obstacle(self) -> str:
-        """Why it gives no node now, for people; empty if it may."""
+        """Why it cannot provide a node now, for people; empty if it can."""
         if self.is_in_backoff:
             return f"in backoff after a failed scale-up{f' ({self.error})' if self.error else ''}"
         return f"at its maximum of {self.max_size}" if self.is_full else ""
 
 
 class Status(NamedTuple):
-    """All groups by name, as they were at ``at`` (Unix seconds; None: it does not say)."""
+    """All groups by name, as of ``at`` (Unix seconds; None: unknown)."""
 
     groups: Mapping[str, Group]
     at: float | None = None
 
     def is_kept(self, now: float) -> bool:
-        """Whether it is kept up to date: the status of an absent autoscaler is not trusted."""
+        """Whether it is up to date: the status of an absent autoscaler is not trusted."""
         return self.at is None or now < self.at + _SILENT
 
 
@@ -112,7 +112,7 @@ class Priorities(NamedTuple):
         return next((priority for priority, one in self._lines() if one.search(group[:_LONGEST])), None)
 
     def line_for(self, group: str) -> str:
-        """The priority and the pattern that a group has its priority by, such as ``20: .*spot.*``; empty if none matches."""
+        """The priority of a group with the matching pattern, such as ``20: .*spot.*``; empty if none matches."""
         return next(
             (f"{priority}: {one.pattern}" for priority, one in self._lines() if one.search(group[:_LONGEST])), ""
         )
@@ -127,12 +127,12 @@ class Priorities(NamedTuple):
         ]
 
     def _lines(self) -> Iterator[tuple[int, re.Pattern[str]]]:
-        """Each pattern with its priority. The expander begins with -1, so that a lower priority never counts."""
+        """Each pattern with its priority. The expander starts at -1, so a lower priority never counts."""
         yield from ((priority, one) for priority, patterns in self.rules if priority >= 0 for one in patterns)
 
 
 def read_status(data: Any) -> Status:
-    """Read the status from its YAML as data. Raises :class:`ValueError` for anything else, such as the text before 1.30."""
+    """Read the parsed YAML of the status. Raises :class:`ValueError` for anything else, such as the text form before 1.30."""
     is_status = isinstance(data, Mapping) and ("nodeGroups" in data or "autoscalerStatus" in data)
     groups = data.get("nodeGroups") if is_status else None
     if not is_status or not isinstance(groups or [], list):
@@ -146,7 +146,7 @@ def read_status(data: Any) -> Status:
     ]
     moments.append(
         seconds(_GO_TIME.sub(r"\1T\2Z", str(data.get("time") or "")))
-    )  # of groups without nodes the others are null
+    )  # the others are null for groups without nodes
     return Status({one.name: one for one in listed}, max((at for at in moments if at is not None), default=None))
 
 
@@ -174,10 +174,10 @@ def _group(data: Mapping[str, Any]) -> Group:
 
 
 def read_priorities(data: Any) -> Priorities:
-    """Read the priorities from their YAML as data: lists of patterns by number. Raises :class:`ValueError`, as the expander does.
+    """Read the parsed YAML of the priorities: lists of patterns by number. Raises :class:`ValueError` as the expander would.
 
-    A priority without patterns is ignored. The expander is written in Go: a pattern whose syntax Python does not know is
-    an error here alone.
+    A priority without patterns is ignored. The expander uses Go's syntax: a pattern that Python cannot compile is an error only
+    here.
     """
     if not isinstance(data, Mapping) or not data:
         raise ValueError("expected lists of patterns by their priority, such as 10: [.*spot.*]")
@@ -204,16 +204,15 @@ def _pattern(text: Any) -> re.Pattern[str]:
 
 
 def likely_group(pool: Pool) -> str:
-    """The name that a group of this pool is likely to have, if no status shows it."""
+    """The likely name of this pool's group, if no status shows it."""
     return of(pool).likely_group.format(name=pool_name(pool) or pool.name)
 
 
 def groups_of_pools(pools: Iterable[Pool], groups: Iterable[str]) -> Mapping[str, Sequence[str]]:
     """The names of the groups of each pool, by its name.
 
-    Names that providers give to the groups of their node pools are split up. A group of another name belongs to the
-    pool whose name it holds as whole words; of several such pools to the one with the longest name: the group of ``gpu-spot`` is
-    none of ``gpu``.
+    Group names generated by providers are parsed. A group of another name belongs to the pool whose name it contains as whole
+    words; of several, to the pool with the longest name: the group of ``gpu-spot`` is not a group of ``gpu``.
     """
     named = tuple((pool.name, pool_name(pool) or pool.name) for pool in pools if not node_pool_of(pool))
     return _by_pool(named, tuple(groups))
@@ -224,7 +223,7 @@ _MANAGED = tuple(one.group for one in PROVIDERS.values() if one.group)
 
 @lru_cache(maxsize=256)
 def _by_pool(named: tuple[tuple[str, str], ...], groups: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
-    """The groups by pool; ``named`` are the pools with the names that they have at their provider."""
+    """The groups by pool; ``named`` are the pools with their provider's names."""
     words = {pool: _words(name) for pool, name in named}
     found: dict[str, list[str]] = {pool: [] for pool, _ in named}
     for group in groups:
@@ -235,7 +234,7 @@ def _by_pool(named: tuple[tuple[str, str], ...], groups: tuple[str, ...]) -> Map
             holders = [pool for pool, part in words.items() if _holds(own, part)]
         elif "pool" in managed:
             holders = [pool for pool, name in named if name.lower() == managed["pool"]]
-        else:  # the name of its cluster stands before that of its pool
+        else:  # the cluster's name precedes the pool's
             both = f"-{managed['cluster_and_pool']}"
             holders = [pool for pool, name in named if both.endswith(f"-{name.lower()}")]
         if holders:

@@ -1,9 +1,8 @@
-"""The built-in labels of nodes: which values they have, who makes such nodes, and how people misspell them.
+"""The built-in labels of nodes: their values, the provisioners of such nodes, and common misspellings.
 
-Kubernetes, the clouds and Karpenter set them. Pure, no IO. A selector with another value or another key is met by no node, and
-without a message: the pods stay Pending. What a pool is made with has precedence over this table, because people may set every
-label by themselves. The facts of spot capacity are in :mod:`spotwright.clouds.providers`; here is what can be said of a label
-without knowing any pool.
+Kubernetes, the clouds and Karpenter set them. Pure, no IO. A selector with another key or value matches no node, silently: the
+pods stay Pending. A pool's configuration takes precedence over this table, because people can set any label. Facts about spot
+capacity are in :mod:`spotwright.clouds.providers`; this module knows labels without any pool.
 
 Sources: Kubernetes reference, "Well-Known Labels, Annotations and Taints"; golang/go ``src/internal/syslist``; Microsoft Learn,
 "Use labels in an Azure Kubernetes Service (AKS) cluster"; Google Cloud, "Spot VMs" and "About GPUs in GKE"; Amazon EKS,
@@ -84,16 +83,19 @@ RENAMED: Mapping[str, str] = {
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
 }
-"""Labels that nodes still have beside the current one. Source: Kubernetes reference, as in this module's docstring."""
+"""Deprecated labels that nodes still have beside the current one.
+
+Source: Kubernetes reference, as in this module's docstring.
+"""
 
 NOT_SINCE: Mapping[str, tuple[str, str]] = {
     "karpenter.sh/provisioner-name": ("Karpenter 0.33", "karpenter.sh/nodepool"),
 }
-"""Labels that nodes have no longer: since when, and the current one."""
+"""Labels removed from nodes: since when, and the current one."""
 
 
 def label_of(key: str) -> Label | None:
-    """The label of a key; ``None`` for one that people set, or that this table lacks."""
+    """The label of a key; ``None`` for a user's label or one that this table lacks."""
     return _BY_KEY.get(key)
 
 
@@ -102,11 +104,11 @@ _SEPARATORS = re.compile(r"[-_.]")
 _OWNERS = tuple(
     (one.domains, one.name) for one in sorted(PROVIDERS.values(), key=lambda one: one.has_groups) if one.domains
 )
-"""Patterns for domains with their owner, provisioners before clouds, whose names their domains may have as well."""
+"""Patterns for domains with their owner; provisioners precede clouds, because their domains may contain a cloud's name."""
 
 
 def _folded(key: str) -> str:
-    """The key without what people mix up: capital letters, separators, the domains of one provider, its name as a prefix."""
+    """The key without commonly confused parts: capitals, separators, a provider's domains, and its name as a prefix."""
     domain, _, name = key.lower().rpartition("/")
     owner = next((word for pattern, word in _OWNERS if re.search(pattern, domain)), domain)
     return f"{owner}/{_SEPARATORS.sub('', name).removeprefix(owner)}"
@@ -122,11 +124,10 @@ _WORTH_GUESSING = tuple(label.key for label in _LABELS if label.misspelt and "."
 
 @lru_cache(maxsize=4096)
 def key_meant(key: str) -> str | None:
-    """The known label that a key is a misspelling of; ``None`` if the key is known, or resembles no label.
+    """The known label that a key misspells; ``None`` if the key is known, or resembles no label.
 
-    Another case, other separators (``karpenter.sh/capacityType``), another domain of the same provider, a name without ``gke-``,
-    and one wrong letter are misspellings. A key without a domain is the user's own, unless the name is one that only a provider
-    uses.
+    Another case, other separators (``karpenter.sh/capacityType``), another domain of the same provider, a name without
+    ``gke-``, and one wrong letter are misspellings. A key without a domain is the user's, unless only a provider uses its name.
     """
     if key in _BY_KEY or len(key) > _LONGEST:
         return None
@@ -151,13 +152,13 @@ _SAME: tuple[frozenset[str], ...] = (
     frozenset({"ondemand", "regular", "normal", "standard"}),
     frozenset({"spot", "preemptible"}),
 )
-"""Words, folded, that people write for one value."""
+"""Folded words that people use for the same value."""
 
 
 def value_meant(label: Label, value: str) -> str | None:
-    """The value that nodes have where a user writes ``value``; empty if none is near.
+    """The nodes' value that a user means by ``value``; empty if none is similar.
 
-    ``None``: nodes have the value itself, or may have it.
+    ``None``: nodes have, or may have, ``value`` itself.
     """
     if value in label.values:
         return None
@@ -178,9 +179,9 @@ _MACHINES = tuple(provider.machines for provider in PROVIDERS.values() if provid
 
 
 def makers_of(key: str, values: Iterable[str] = ()) -> frozenset[str]:
-    """Who makes nodes with a label, in words; empty if anyone may. ``values``: a node must have one of them.
+    """The provisioners whose nodes have a label, in words; empty if any may. ``values``: a node must have one of them.
 
-    The type of a machine shows its cloud as well: ``Standard_NC6s_v3`` is not an AWS node.
+    A machine type also shows its cloud: ``Standard_NC6s_v3`` is not an AWS node.
     """
     domain = key.rpartition("/")[0]
     found = _MAKERS.get(key) or _MAKERS.get(domain, frozenset())
@@ -192,7 +193,7 @@ def makers_of(key: str, values: Iterable[str] = ()) -> frozenset[str]:
     return found
 
 
-_LONGEST_VALUE = 63  # characters of a label's value: the time of these patterns grows with the square of it
+_LONGEST_VALUE = 63  # characters of a label's value: matching time grows with their square
 _AWS_REGION = r"[a-z]{2}(?:-[a-z]+){1,2}-\d"
 _GOOGLE_REGION = r"[a-z]+-[a-z]+\d+"
 _AZURE_REGION = r"(?:(?:north|south|east|west|central)[a-z]+|[a-z]+(?:north|south|east|west|central))\d?"
@@ -207,7 +208,7 @@ _REGION = re.compile(f"{_AWS_REGION}|{_GOOGLE_REGION}|{_AZURE_REGION}")
 
 
 def region_of(zone: str) -> str | None:
-    """The region in the name of a zone; ``None`` for a name that is not from AWS, Google Cloud or Azure."""
+    """The region of a zone, by its name; ``None`` if it is not of AWS, Google Cloud or Azure."""
     found = (pattern.fullmatch(zone) for pattern in _ZONES if len(zone) <= _LONGEST_VALUE)
     return next((match["region"] for match in found if match), None)
 

@@ -1,4 +1,4 @@
-"""What the names of machine types show: the cloud of a machine, its processor architecture, accelerators. Pure, no IO.
+"""Reads machine types: a machine's cloud, processor architecture and accelerators. Pure, no IO.
 
 Sources: Google Cloud, "Arm on GKE"; AWS, "Amazon EC2 instance type naming conventions"; Microsoft Learn, "Azure virtual machine
 sizes naming conventions".
@@ -21,7 +21,7 @@ __all__ = [
     "labels_of_azure_machine",
 ]
 
-# Texts, which re compiles where they are first needed: most commands look at no machine.
+# Texts, compiled by re on first use: most commands look at no machine.
 _AWS = (
     r"(?P<family>(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+)(?P<traits>[a-z0-9-]*))\.(?P<size>[a-z0-9-]+)"
 )
@@ -31,7 +31,7 @@ _AZURE = r"Standard_(?P<family>[A-Z])[A-Z]*[0-9]+(?:-[0-9]+)?(?P<traits>[a-z]*)(
 def architecture(machine: str) -> str:
     """The processor architecture of a machine of AWS or Azure as Kubernetes names it; empty for another machine.
 
-    Arm: Amazon's A1 and machines with a ``g`` after the generation; Azure's with a ``p`` among the small letters.
+    Arm: Amazon's A1 and machines with a ``g`` after the generation; Azure's with a ``p`` among the lowercase letters.
     """
     if aws := re.fullmatch(_AWS, machine):
         return "arm64" if aws["traits"].startswith("g") or aws["family"] == "a1" else "amd64"
@@ -41,11 +41,11 @@ def architecture(machine: str) -> str:
 
 
 def has_accelerators(machine: str) -> bool | None:
-    """Whether a machine of AWS, Azure or Google Cloud has GPUs or other accelerators; ``None`` where its name does not show it.
+    """Whether a machine of AWS, Azure or Google Cloud has GPUs or other accelerators; ``None`` if its name does not show it.
 
     AWS: the categories of accelerated computing. Azure: sizes of the N family. Google Cloud: the series of accelerators and TPUs;
-    an ``n1`` machine has the GPUs that its pool attaches. Sources: AWS, "Amazon EC2 instance types"; Microsoft Learn, "GPU
-    accelerated virtual machine sizes"; Google Cloud, "Machine families resource and comparison guide".
+    an ``n1`` machine has the GPUs that its pool attaches to it. Sources: AWS, "Amazon EC2 instance types"; Microsoft Learn,
+    "GPU accelerated virtual machine sizes"; Google Cloud, "Machine families resource and comparison guide".
     """
     if aws := re.fullmatch(_AWS, machine):
         return aws["category"] in _ACCELERATED
@@ -60,7 +60,7 @@ _ACCELERATED = frozenset({"dl", "f", "g", "gr", "inf", "p", "trn", "vt"})
 
 
 def gpu_parts(size: str) -> int:
-    """Into how many parts of a size MIG divides a GPU, by the compute slices of the size (``3g.20gb``: 2); 1 for another text.
+    """The number of MIG instances of a size per GPU, by the size's compute slices (``3g.20gb``: 2); 1 for another text.
 
     Source: NVIDIA, "Multi-Instance GPU User Guide": a GPU has 7 compute slices.
     """
@@ -73,7 +73,7 @@ def is_of_aws(machine: str) -> bool:
 
 
 def labels_of_aws_machine(pool: Pool) -> dict[str, str]:
-    """Karpenter's labels for a machine of Amazon, of which EKS Auto Mode has its own form."""
+    """Karpenter's labels for an Amazon machine, under its domain and EKS Auto Mode's."""
     match = re.fullmatch(_AWS, pool.machine)
     if match is None:
         return {}
@@ -89,7 +89,7 @@ def labels_of_aws_machine(pool: Pool) -> dict[str, str]:
 
 
 def labels_of_azure_machine(pool: Pool) -> dict[str, str]:
-    """Karpenter's labels for a machine of Azure."""
+    """Karpenter's labels for an Azure machine."""
     match = re.fullmatch(_AZURE, pool.machine)
     if match is None:
         return {}

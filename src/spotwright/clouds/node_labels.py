@@ -1,9 +1,9 @@
-"""Built-in labels, which Kubernetes, clouds, Karpenter and device plugins set on the nodes of a pool. Pure, no IO.
+"""The built-in labels that Kubernetes, clouds, Karpenter and device plugins set on the nodes of a pool. Pure, no IO.
 
-People select nodes by them, and no configuration lists them. Where the pool's machine, zones, region, system and devices
-determine the value, it is derived; otherwise nodes may carry the label with any value, so a condition on it counts as met, and
-messages say so (:func:`setter`). :func:`refusal` is the one rule by which every command compares work with a
-pool. The table names its sources.
+People select nodes by them without listing them in a configuration. The value is derived from the pool's machine, zones,
+region, system and devices where they determine it; otherwise it may be any value, so a condition on it counts as met, and
+messages say so (:func:`setter`). :func:`refusal` is the rule by which every command compares work with a pool. The table names
+its sources.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ SETTERS = (
 )
 
 _ZONES = ("failure-domain.beta.kubernetes.io/zone", *(key for one in PROVIDERS.values() for key in one.zone_labels))
-"""Labels with the value of the zone's label, each where its setter sets it."""
+"""Labels with the same value as the zone's label, on the nodes where their setter sets them."""
 
 
 _SYSTEM_DOMAIN = (
@@ -91,10 +91,10 @@ _SYSTEM_DOMAIN = (
 )
 _CHOSEN_DOMAINS = frozenset(
     {
-        "node-role.kubernetes.io",  # roles, which people give
-        "node-restriction.kubernetes.io",  # Kubernetes reference, "NodeRestriction": for labels of people
+        "node-role.kubernetes.io",  # roles, set by people
+        "node-restriction.kubernetes.io",  # Kubernetes reference, "NodeRestriction": for users' labels
         "node.cluster.x-k8s.io",  # kubernetes-sigs/cluster-api: labels of a Machine that are copied to its node
-        "node.kubernetes.io",  # kubelet, --node-labels: one of the two prefixes that its own labels may have
+        "node.kubernetes.io",  # kubelet, --node-labels: one of the two prefixes that it accepts
         "kubelet.kubernetes.io",
     }
 )
@@ -111,10 +111,10 @@ _SYSTEM_KEYS = frozenset(
 
 
 def is_set_by_system(key: str) -> bool:
-    """Whether Kubernetes, a cloud or a controller sets a label on nodes by itself, and no work is expected to choose by it.
+    """Whether Kubernetes, a cloud or a controller sets a label on nodes, and work is not expected to select by it.
 
-    Labels of people are kept with a pool: labels without a domain or with one that is not a provider's, and roles. So are
-    the few labels of clouds that say which accelerator a pool has.
+    A pool keeps users' labels: labels without a domain or with a domain that is not a provider's, and roles. It also keeps the
+    clouds' labels that name a pool's accelerator.
     """
     domain, _, _ = key.rpartition("/")
     if key in _SYSTEM_KEYS:
@@ -126,7 +126,7 @@ def is_set_by_system(key: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def setter(pool: Pool, key: str) -> str:
-    """Who sets a label on the pool's nodes beside the configuration, or empty."""
+    """Who, other than the configuration, sets a label on the pool's nodes; empty if unknown."""
     sorts = _sorts(pool)
     for one in SETTERS:
         if one.sets(key) and (not one.on or one.on & sorts) and _has(pool, one.devices):
@@ -135,9 +135,9 @@ def setter(pool: Pool, key: str) -> str:
 
 
 def _sorts(pool: Pool) -> frozenset[str]:
-    """What the pool may be, as setters of labels distinguish pools: Karpenter runs on three clouds, and the machine shows which.
+    """The pool's possible sorts for setters of labels: Karpenter runs on three clouds, and the machine shows which.
 
-    The built-in pools stand for pools of any cloud.
+    The built-in pools represent pools of any cloud.
     """
     if pool.price_source is PriceSource.EXAMPLE:
         return frozenset().union(*(one.sorts(one.clouds) for one in PROVIDERS.values()))
@@ -146,7 +146,7 @@ def _sorts(pool: Pool) -> frozenset[str]:
 
 
 def _has(pool: Pool, devices: str) -> bool:
-    """Whether nodes of the pool may have such devices; nodes of unknown size may."""
+    """Whether nodes of the pool may have such devices, as nodes of unknown size may."""
     if not devices or pool.node is None:
         return True
     if devices == "tpu":
@@ -156,7 +156,7 @@ def _has(pool: Pool, devices: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def known(pool: Pool) -> tuple[Mapping[str, str], ...]:
-    """The labels of the pool's nodes whose value is known, in each of its zones: written, set by the provider, or derived."""
+    """The labels with a known value on the pool's nodes, in each zone: configured, set by the provider, or derived."""
     derived = _derived(pool)
     return tuple(
         MappingProxyType({**derived, **_of_zone(pool, labels), **labels}) for labels in providers.labels_by_zone(pool)
@@ -175,7 +175,7 @@ def _of_zone(pool: Pool, labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _derived(pool: Pool) -> dict[str, str]:
-    """The built-in labels that follow from the pool's own settings."""
+    """The built-in labels that follow from the pool's settings."""
     labels = {"kubernetes.io/os": pool.os, "beta.kubernetes.io/os": pool.os}
     if region := _region(pool):
         labels |= {"topology.kubernetes.io/region": region, "failure-domain.beta.kubernetes.io/region": region}
@@ -191,7 +191,7 @@ _ZONE_OF_REGION = r"(?P<region>.*[0-9])-?[a-z]"
 
 
 def _region(pool: Pool) -> str:
-    """The value of the region's label, from the pool's region or else from one of its zones; empty if neither is known."""
+    """The value of the region label, from the pool's region or one of its zones; empty if neither is known."""
     if pool.region:
         return pool.region.lower()
     for zone in pool.zones:
@@ -211,7 +211,7 @@ def architecture_of(pool: Pool) -> str:
 
 
 class _UnknownLabels(Container[str]):
-    """The labels that nodes of a pool may carry with an unknown value."""
+    """The labels that a pool's nodes may have with unknown values."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -228,11 +228,11 @@ def unknown(pool: Pool) -> Container[str]:
 
 
 def refusal(pool: Pool, constraints: Constraints, taints: tuple[Taint, ...]) -> str:
-    """The first reason for which no node of the pool with these taints admits work; empty if the nodes of one zone may admit it.
+    """The first reason why no node of the pool with these taints admits work; empty if the nodes of a zone may admit it.
 
-    Every command compares work with a pool by this function, so that one does not refuse what another accepts.
+    Every command compares work with a pool by this function, so that all agree.
     """
-    if not (constraints.selector or constraints.required):  # most work asks for no labels, and to list them takes long
+    if not (constraints.selector or constraints.required):  # most work asks for no labels, and listing them is slow
         return constraints.refusal({}, taints)
     return next(iter(sorted(_reasons(pool, constraints, taints), key=bool)))
 

@@ -1,8 +1,8 @@
-"""Signs on nodes: that a node goes, that it is a spot node, which pool it belongs to, and what no pool is made of.
+"""Signs on nodes: that a node is going away, that it is spot, which pool it belongs to, and that it belongs to no pool.
 
 They are data, so that :mod:`spotwright.scheduling.cause` decides by meaning, and a new handler is one line here. Two meanings
-must never be mixed: the *provider* takes the node (an interruption), or *our own side* removes the node or the pod (a
-disruption). Beside them stand the labels of provisioners other than the clouds of :mod:`spotwright.clouds.providers`.
+must never be confused: the *provider* reclaims the node (an interruption), or the *cluster's own side* removes the node or the
+pod (a disruption). The labels of provisioners other than the clouds of :mod:`spotwright.clouds.providers` are here too.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ TAKEN_TAINTS: frozenset[str] = frozenset(
         "cloud.google.com/impending-node-termination",  # GoogleCloudPlatform/k8s-node-termination-handler, and GKE itself
     }
 )
-"""Taints with which a handler marks a node that the provider takes."""
+"""Taints with which a handler marks a node that the provider reclaims."""
 
 TAKEN_CONDITIONS: frozenset[str] = frozenset({"PreemptionScheduled"})
-"""Conditions of a node that the provider takes: AKS node-problem-detector sets this one, reason ``SpotEvictionIncoming``."""
+"""Conditions of a node that the provider reclaims: AKS node-problem-detector sets this one, reason ``SpotEvictionIncoming``."""
 
 VM_EVENT_CONDITION = "VMEventScheduled"
-"""Condition of AKS node-problem-detector for any Azure scheduled event; its message begins with the kind of the event."""
+"""The condition of AKS node-problem-detector for any Azure scheduled event; its message begins with the event's kind."""
 
 TAKEN_VM_EVENTS: tuple[str, ...] = ("Preempt", "Redeploy", "Terminate")
-"""Kinds of Azure scheduled events that take the machine. After Freeze and Reboot it is back."""
+"""Kinds of Azure scheduled events that remove the machine. After Freeze and Reboot it comes back."""
 
 TAKEN_EVENTS: frozenset[str] = frozenset(
     {
@@ -65,12 +65,12 @@ TAKEN_EVENTS: frozenset[str] = frozenset(
         "PreemptScheduled",  # AKS node-problem-detector
     }
 )
-"""Reasons of events about a node that the provider takes."""
+"""Reasons of events about a node that the provider reclaims."""
 
 AUTO_DRAIN_TAINTS: frozenset[str] = frozenset(
     {"remediator.kubernetes.azure.com/unschedulable", "remediator.aks.microsoft.com/unschedulable"}
 )
-"""Taints with which AKS drains a node by itself: a spot node because of a preemption, any other node for maintenance."""
+"""Taints with which AKS drains a node: a spot node because of a preemption, any other node for maintenance."""
 
 REMOVED_TAINTS: Mapping[str, str] = {
     "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler scaled its node down",  # kubernetes/autoscaler
@@ -80,13 +80,13 @@ REMOVED_TAINTS: Mapping[str, str] = {
     "aws-node-termination-handler/scheduled-maintenance": "its node was drained for maintenance",
     "aws-node-termination-handler/asg-lifecycle-termination": "the autoscaling group removed its node",
 }
-"""Taints with which our own side marks a node that it removes, each with a sentence for people."""
+"""Taints with which the cluster's own side marks a node that it removes, each with a sentence for people."""
 
 REMOVED_EVENTS: Mapping[str, str] = {
     "ScaleDown": "the cluster autoscaler scaled its node down",  # kubernetes/autoscaler
     "DisruptionTerminating": "Karpenter removed its node",  # Karpenter, pkg/controllers/disruption
 }
-"""Reasons of events about a node that our own side removes, each with a sentence for people."""
+"""Reasons of events about a node that the cluster's own side removes, each with a sentence for people."""
 
 GONE_TAINTS: frozenset[str] = frozenset(
     {
@@ -94,13 +94,13 @@ GONE_TAINTS: frozenset[str] = frozenset(
         "node.kubernetes.io/out-of-service",  # non-graceful node shutdown: a person or controller marked the node as lost
     }
 )
-"""Taints on a node object whose machine is gone."""
+"""Taints on a Node object whose machine is gone."""
 
 GONE_EVENTS: frozenset[str] = frozenset({"DeletingNode"})
 """Reasons of events about a node whose machine is gone: the cloud node lifecycle controller found no instance."""
 
 UNREACHABLE_TAINTS: frozenset[str] = frozenset({"node.kubernetes.io/unreachable"})
-"""Taints on a node that does not report. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
+"""Taints on a node that stopped reporting. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
 
 _PASSING = (
     r"node\.(kubernetes\.io/(?!os$)|cloudprovider\.kubernetes\.io/)|DeletionCandidateOf|karpenter\.sh/(disrupt|unregistered)"
@@ -109,9 +109,9 @@ _PASSING = (
 
 
 def is_passing_taint(key: str) -> bool:
-    """Whether a taint comes and goes with the state of a node: its conditions, its start, and signs that it goes.
+    """Whether a taint comes and goes with a node's state: its conditions, its start, and signs that it is going away.
 
-    Every other taint belongs to the pool, also ``node.kubernetes.io/os``, which stays on Windows nodes.
+    Every other taint belongs to the pool, including ``node.kubernetes.io/os``, which stays on Windows nodes.
     """
     return re.match(_PASSING, key) is not None or key in TAKEN_TAINTS | AUTO_DRAIN_TAINTS | REMOVED_TAINTS.keys()
 
@@ -120,10 +120,10 @@ ARCH = "kubernetes.io/arch"
 """Set by every kubelet. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
 
 OS = "kubernetes.io/os"
-"""Set by every kubelet. Source: as of :data:`ARCH`."""
+"""Set by every kubelet. Source: as for :data:`ARCH`."""
 
 PLATFORM_TAINTS: Mapping[str, str] = {ARCH: ARCH, OS: OS, "node.kubernetes.io/os": OS, "os": OS}
-"""Keys of taints on nodes of another architecture or operating system, with the label that says the same.
+"""Keys of taints on nodes of another architecture or operating system, with the equivalent label.
 
 Sources: Google Cloud, "Prepare an Arm workload for deployment" (``kubernetes.io/arch``); Kubernetes, "Guide for Running Windows
 Containers" (``os``); Google Cloud, "Creating a cluster using Windows Server node pools" (``node.kubernetes.io/os``).
@@ -131,7 +131,7 @@ Containers" (``os``); Google Cloud, "Creating a cluster using Windows Server nod
 
 
 class CapacitySign(NamedTuple):
-    """The values of a label by which nodes are spot, and those by which they are on-demand."""
+    """The values of a label that mean spot, and those that mean on-demand."""
 
     spot: tuple[str, ...] = ()
     on_demand: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
     "node-role.kubernetes.io/spot-worker": CapacitySign(("true", "")),
     "spot": CapacitySign(("true",), ("false",)),
 }
-"""Labels of provisioners and clouds without a record, set by themselves or by the guides of their users."""
+"""Labels of provisioners and clouds without a record, set by them or according to user guides."""
 
 _SEPARATOR = re.compile(r"[-_.]")
 _FLAG = re.compile(
@@ -173,10 +173,11 @@ _REGULAR = re.compile(r"normal|regular|standard|reserved")
 
 @lru_cache(maxsize=4096)
 def capacity_by_words(key: str, value: str) -> bool | None:
-    """Whether a label or taint that people set says spot (True) or on-demand (False), by the words in it; None: neither.
+    """Whether a user's label or taint means spot (True) or on-demand (False), by its words; None: neither.
 
-    Groups that people manage have other labels: ``node-lifecycle=spot``, ``lifecycle=Ec2Spot``, ``example.com/spot=true``,
-    ``node-role.kubernetes.io/spot``, ``capacity-type=ON_DEMAND``. The last part of the key is the word for capacity, alone.
+    Self-managed groups have labels such as ``node-lifecycle=spot``, ``lifecycle=Ec2Spot``, ``example.com/spot=true``,
+    ``node-role.kubernetes.io/spot`` and ``capacity-type=ON_DEMAND``. The last part of the key must be exactly the word for
+    capacity.
     """
     name = _SEPARATOR.sub("", key.rpartition("/")[2]).lower()
     said = _SEPARATOR.sub("", value).lower()
@@ -213,7 +214,7 @@ _OF_KUBELETS = r"(.+\.)?(kubelet|node)\.kubernetes\.io"
 
 
 def is_refused_by_kubelet(key: str) -> bool:
-    """Whether a kubelet does not start with this label among its own, so that only another client can set it on the node.
+    """Whether a kubelet refuses to start with this label in ``--node-labels``, so that only another client can set it.
 
     Source: Kubernetes reference, "kubelet", ``--node-labels``.
     """
@@ -227,11 +228,11 @@ _CONTROL_PLANE = frozenset(
 
 
 def is_control_plane(labels: Mapping[str, str], taint_keys: Collection[str]) -> bool:
-    """Whether a node has a role of the control plane, by a label or a taint, also those of kOps, RKE and past Kubernetes."""
+    """Whether a node belongs to the control plane, by a label or a taint, also of kOps, RKE and earlier Kubernetes."""
     by_role = labels.get("kubernetes.io/role") == "master"
     return by_role or not _CONTROL_PLANE.isdisjoint(labels) or not _CONTROL_PLANE.isdisjoint(taint_keys)
 
 
 def is_virtual(labels: Mapping[str, str]) -> bool:
-    """Whether a node stands for a service that runs pods without nodes of a pool: Fargate, a virtual kubelet."""
+    """Whether a node represents a service that runs pods without a pool's nodes: Fargate, a virtual kubelet."""
     return labels.get("eks.amazonaws.com/compute-type") == "fargate" or labels.get("type") == "virtual-kubelet"

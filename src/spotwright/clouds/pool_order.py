@@ -1,8 +1,8 @@
-"""Whether what makes the nodes of a cluster follows an order of pools by itself: then a pod need not be sent to one of them.
+"""Decides whether a cluster's autoscaler follows the wanted order of pools, so that a pod need not be pinned to one of them.
 
-A pod that is open to several pools gets its node sooner than one that is required to have one of them, because an autoscaler
-goes on to the next pool by itself, within seconds. But the cluster autoscaler does not read preferences: among pools that fit it
-follows its expander. So a pod is open only where the order that its policy wants is the one that the autoscaler follows.
+A pod that is open to several pools gets a node sooner than a pinned one, because an autoscaler tries the next pool within
+seconds. But the cluster autoscaler ignores preferences: among matching pools it follows its expander. So a pod is left open
+only if the autoscaler's order is the order that its policy wants.
 
 Sources: kubernetes/autoscaler, FAQ ("What are Expanders?"); Karpenter's documentation, "NodePools" (the highest weight first;
 spot first where one NodePool allows both); GKE's documentation, "About custom compute classes" (priorities).
@@ -21,11 +21,11 @@ __all__ = ["UNKNOWN", "Autoscalers", "Order", "compute_class_of", "order_of"]
 
 
 class Autoscalers(NamedTuple):
-    """What a cluster shows of its autoscalers. What cannot be read is None, and ``unread`` says why.
+    """The state of a cluster's autoscalers. Unreadable parts are None, and ``unread`` says why.
 
-    ``status`` is a cluster autoscaler's; ``has_status``: whether there is one, None also where it speaks without it.
-    ``priorities`` are the expander's; ``has_priorities``: whether its ConfigMap is there, also if it cannot be understood.
-    ``weights`` are the weights of Karpenter's NodePools by name, none where Karpenter is not installed.
+    ``status`` is the cluster autoscaler's; ``has_status``: whether its ConfigMap exists (None: unknown, or missing although the
+    autoscaler writes Events). ``priorities`` are the expander's; ``has_priorities``: whether its ConfigMap exists, even if it
+    cannot be parsed. ``weights`` are the weights of Karpenter's NodePools by name, empty without Karpenter.
     """
 
     has_status: bool | None = None
@@ -48,9 +48,9 @@ class Order(NamedTuple):
 
 
 def order_of(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscalers) -> Order:
-    """Whether a pod that is open to the pools ``wanted`` gets a node of spot before one of on-demand, if spot can be had.
+    """Whether a pod that is open to the pools ``wanted`` gets an available spot node before an on-demand one.
 
-    Among pools of one capacity any order will do: their autoscaler chooses. ``pools`` are all of the configuration.
+    Among pools of one capacity type any order is fine: their autoscaler chooses. ``pools`` are all pools of the configuration.
     """
     if compute_class := compute_class_of(wanted):
         return Order(True, f"the ComputeClass {compute_class} orders them")
@@ -69,7 +69,7 @@ def order_of(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscaler
 
 
 def _without_nodes(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscalers) -> set[str]:
-    """The pools none of whose groups can grow now: their autoscaler passes them over, whatever its expander prefers."""
+    """The pools whose groups all cannot grow now: the autoscaler skips them, whatever its expander prefers."""
     if seen.status is None:
         return set()
     groups, found = seen.status.groups, groups_of_pools(pools.values(), seen.status.groups)
@@ -78,7 +78,7 @@ def _without_nodes(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Auto
 
 
 def compute_class_of(pools: Sequence[Pool]) -> str:
-    """The ComputeClass of GKE to which all of these pools belong, which orders them, or empty."""
+    """The GKE ComputeClass that all of these pools belong to, and that orders them, or empty."""
     found = {pool.labels.get(of(pool).class_label) for pool in pools}
     only = found.pop() if len(found) == 1 else None
     return only or ""
@@ -124,7 +124,7 @@ def _of_groups(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscal
 
 def _by_priority(wanted: Sequence[Pool], groups: Mapping[str, Sequence[str]], priorities: Priorities) -> Order:
     """Whether the priorities put every spot pool before every on-demand pool."""
-    lowest = -1  # what the expander begins with: a group that no pattern matches is behind all others
+    lowest = -1  # the expander's initial value: a group without a match is last
     found: dict[str, list[int]] = {}
     for pool in wanted:
         each = [priorities.of(name) for name in groups.get(pool.name) or [likely_group(pool)]]

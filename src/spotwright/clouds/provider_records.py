@@ -1,7 +1,7 @@
 """The records of the providers: AKS, GKE, EKS, Karpenter, and the generic one without assumptions. Pure, no IO.
 
-A new provider is one record here. What its record leaves out is left out everywhere: a provider without a metadata service has
-no notices that are read on its nodes, one without tools no commands that make its pools. The sources stand beside the facts.
+A new provider is one record here. An omitted field turns its feature off: without a metadata service no notices are read on the
+provider's nodes, without tools no commands make its pools. The sources stand beside the facts.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _AKS = Provider(
     pool_label=_AGENT_POOL,
     other_pool_labels=("agentpool",),  # aks-engine
     # On-demand pools get no label here: Microsoft's table has the value "regular", but pools made by hand were seen without the
-    # label, and pipelines keep off spot with DoesNotExist.
+    # label, and pipelines avoid spot with DoesNotExist.
     spot=(
         Form({_PRIORITY: "spot"}, (Taint(_PRIORITY, "spot"),)),
         Form({_PRIORITY: "low"}, (Taint(_PRIORITY, "low"),)),  # low-priority scale sets of before 2020
@@ -154,7 +154,7 @@ _AKS = Provider(
     ),
     derived=_of_aks,
     labels=(
-        # AKS. "regular" stands in Microsoft's table and on nodes of node auto-provisioning; "low" is of the past.
+        # AKS. "regular" is in Microsoft's table and on nodes of node auto-provisioning; "low" is deprecated.
         Label(
             "kubernetes.azure.com/scalesetpriority",
             ("spot", "regular", "low"),
@@ -198,18 +198,18 @@ _AKS = Provider(
 )
 
 
-# GKE: 30 s notice, of which pods have 15; sets labels and the GPU taint, and a spot taint only on pools that it makes by itself.
+# GKE: 30 s notice, 15 s of it for pods; sets labels and the GPU taint, and a spot taint only on pools that it creates itself.
 # Sources: Google Cloud, "Run fault-tolerant workloads at lower costs in Spot Pods", "About node auto-provisioning".
 
 _SPOT = "cloud.google.com/gke-spot"
 PROVISIONING = "cloud.google.com/gke-provisioning"
-"""Label of GKE with the way in which a node was provisioned."""
+"""Label of GKE with a node's provisioning model."""
 
 PREEMPTIBLE = "cloud.google.com/gke-preemptible"
-"""Label (``true``) of preemptible VMs, which older guides select by."""
+"""Label (``true``) of preemptible VMs, used by older guides."""
 
 COMPUTE_CLASS = "cloud.google.com/compute-class"
-"""Label by which pods select a ComputeClass, and by which node pools belong to it."""
+"""Label by which pods select a ComputeClass, and node pools join it."""
 
 _ACCELERATORS = {
     "a2-highgpu-": "nvidia-tesla-a100",
@@ -235,7 +235,7 @@ _TPUS = {
 
 
 def machine_accelerator(machine: str) -> str:
-    """GKE's name of the GPUs that come with a machine (``g2-standard-8``: ``nvidia-l4``); empty for a machine without any.
+    """GKE's name of a machine's built-in GPUs (``g2-standard-8``: ``nvidia-l4``); empty if it has none.
 
     Source: Google Cloud, "GPU machine types" and "About GPUs in GKE".
     """
@@ -243,7 +243,7 @@ def machine_accelerator(machine: str) -> str:
 
 
 def machine_tpu(machine: str) -> str:
-    """GKE's name of the TPUs that come with a machine (``ct6e-standard-4t``: ``tpu-v6e-slice``); empty for a machine without any.
+    """GKE's name of a machine's TPUs (``ct6e-standard-4t``: ``tpu-v6e-slice``); empty if it has none.
 
     Source: Google Cloud, "Plan TPUs in GKE".
     """
@@ -682,4 +682,4 @@ PROVIDERS: Mapping[str, Provider] = {one.name: one for one in (*_KNOWN, _GENERIC
 """The records by the name in ``spotwright.yaml``, in the order in which messages list them; the generic one is the last."""
 
 AUTOSCALERS: tuple[str, ...] = tuple(dict.fromkeys(one.autoscaler for one in PROVIDERS.values()))
-"""The autoscalers that grow the pools of some provider, the cluster autoscaler first."""
+"""The autoscalers of all providers, the cluster autoscaler first."""

@@ -1,8 +1,8 @@
-"""What providers put on the nodes of a pool: labels, taints and notices, by their records. Pure, no IO.
+"""The labels, taints and notices that providers give the nodes of a pool, by their records. Pure, no IO.
 
-A pool holds the labels and taints of the user's configuration; these functions add those that the provider sets by itself
-(:mod:`spotwright.clouds.provider_records`). Beside them stands what follows from all records together: the labels and taints that
-mean spot anywhere, deprecated labels with their replacement, and the pools without a ``spotwright.yaml``.
+A pool holds the labels and taints of the user's configuration; these functions add the provider's
+(:mod:`spotwright.clouds.provider_records`). Derived from all records are the labels and taints that mean spot anywhere,
+deprecated labels with their replacement, and the built-in pools.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def is_gpu(resource: str) -> bool:
-    """True for the resources under which device plugins offer GPUs and parts of them.
+    """Whether a resource is GPUs, or parts of them, of a device plugin.
 
     Sources: NVIDIA/k8s-device-plugin, README (``nvidia.com/gpu``, ``gpu.shared`` and ``mig-1g.5gb``); ROCm/k8s-device-plugin
     (``amd.com/gpu``); intel/intel-device-plugins-for-kubernetes (``gpu.intel.com/i915``).
@@ -83,7 +83,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def is_accelerator(resource: str) -> bool:
-    """True for GPUs, TPUs and other accelerators: work that asks for none is kept off nodes that have them.
+    """Whether a resource is GPUs, TPUs or other accelerators: work without a request for them is kept off their nodes.
 
     Sources: Google Cloud, "About TPUs in GKE" (``google.com/tpu``) and Cloud TPU before GKE 1.27 (``cloud-tpus.google.com/v2``);
     AWS Neuron documentation, "Neuron device plugin" (``aws.amazon.com/neuron``, ``neuroncore``, ``neurondevice``);
@@ -105,7 +105,7 @@ def of(pool: Pool) -> Provider:
 
 
 def allowed_name(pool: Pool, name: str) -> str | None:
-    """The name without the characters that the pool's provider does not allow; None if the rest is not a valid name there."""
+    """The name without characters that the pool's provider drops; None if the rest is not a valid name there."""
     rule = _rule(pool)
     if rule is None:
         return name
@@ -114,7 +114,7 @@ def allowed_name(pool: Pool, name: str) -> str | None:
 
 
 def naming_rule(pool: Pool) -> str:
-    """What a name of a pool may be at the pool's provider, in words; empty where every name of the configuration may be used."""
+    """The provider's rule for the pool's name, in words; empty if any name of the configuration is allowed."""
     rule = _rule(pool)
     return "" if rule is None else rule.words
 
@@ -128,7 +128,7 @@ _LABEL = r"(?P<region>[a-z][a-z0-9]*)-(?P<number>[0-9])"
 
 
 def is_azure(pool: Pool) -> bool:
-    """Whether the nodes are machines of Azure: AKS', and those that Karpenter makes there."""
+    """Whether the nodes are Azure machines, made by AKS or Karpenter."""
     return of(pool).clouds_of(pool) == (AZURE,)
 
 
@@ -140,13 +140,13 @@ def zone_label(pool: Pool, zone: str) -> str | None:
 
 
 def azure_zone(label: str) -> tuple[str, str] | None:
-    """Return the region and the number of a zone label of Azure; None if it names no zone."""
+    """Return the region and the number of an Azure zone label; None if it names no zone."""
     match = re.fullmatch(_LABEL, label)
     return (match["region"], match["number"]) if match else None
 
 
 def commands_to_free(node: str) -> tuple[str, str]:
-    """The command after which the Node object stays, marked as out of service, and the one that deletes it."""
+    """The command that taints the Node object as out of service, and the one that deletes it."""
     return (
         f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
         f"kubectl delete node {node}",
@@ -159,7 +159,7 @@ UNMANAGED_SPOT_LABELS: Mapping[str, str] = {
     "kubernetes.io/lifecycle": "spot",
     "node.kubernetes.io/lifecycle": "spot",
 }
-"""Labels that guides put on spot nodes of unmanaged groups. On-demand nodes have them too, with another value."""
+"""Labels that guides set on spot nodes of unmanaged groups. On-demand nodes have them too, with another value."""
 
 _UNMANAGED = "a label of unmanaged groups; managed node groups have eks.amazonaws.com/capacityType=SPOT by themselves"
 
@@ -179,18 +179,18 @@ PAST_FORMS: tuple[PastForm, ...] = (
     ),
     *(PastForm(key, value, _UNMANAGED) for key, value in sorted(UNMANAGED_SPOT_LABELS.items())),
 )
-"""The forms, in the order in which they are named."""
+"""The deprecated labels, in the order of messages."""
 
 
 def past_forms(labels: Mapping[str, str]) -> Iterator[PastForm]:
-    """The forms of the past among the labels of a node."""
+    """The deprecated labels among the labels of a node."""
     for form in PAST_FORMS:
         if form.key in labels and form.value in (None, labels[form.key]) and not labels.keys() & set(form.instead):
             yield form
 
 
 _OTHER_DEVICES = ("amd.com/gpu", "google.com/tpu", "cloud-tpus.google.com/v2", "cloud-tpus.google.com/v3")
-_PRICES = {Capacity.ON_DEMAND: Fraction(1), Capacity.SPOT: Fraction(3, 10)}  # of a node hour, in the run's currency
+_PRICES = {Capacity.ON_DEMAND: Fraction(1), Capacity.SPOT: Fraction(3, 10)}  # per node hour, in the run's currency
 
 
 def built_in_pools() -> Mapping[str, Pool]:
@@ -243,27 +243,27 @@ def _spot_labels() -> Mapping[str, tuple[str, ...]]:
 
 
 SPOT_LABELS: Mapping[str, tuple[str, ...]] = _spot_labels()
-"""Labels that mean spot, of all providers and provisioners, also former ones: the values of each key, the current one first."""
+"""Labels of all providers and provisioners that mean spot, deprecated ones too: values by key, the current one first."""
 
 CAPACITY_LABELS: tuple[str, ...] = tuple(
     next(iter(provider.spot_labels)) for provider in PROVIDERS.values() if provider.spot_labels
 )
-"""The key of each provider by which spot nodes are selected, the usual one where it has several."""
+"""Each provider's usual key for selecting spot nodes."""
 
 _SET_BY_PEOPLE = frozenset({"spot", "node-role.kubernetes.io/spot-worker", *UNMANAGED_SPOT_LABELS})
 
 ONLY_SPOT_LABELS: frozenset[str] = frozenset(
     SPOT_LABELS.keys() - {key for key, _ in _ON_DEMAND_LABELS} - UNMANAGED_SPOT_LABELS.keys()
 )
-"""Keys of :data:`SPOT_LABELS` that no on-demand node has, with whatever value."""
+"""Keys of :data:`SPOT_LABELS` that on-demand nodes never have, with any value."""
 
 SPOT_TAINT_KEYS: frozenset[str] = frozenset().union(
     *(provider.spot_taint_keys for provider in PROVIDERS.values()), dict(_SIGNS).keys() & ONLY_SPOT_LABELS
 )
-"""Keys of taints that mean spot, of all providers together: clusters are mixed, and people copy taints between them."""
+"""Keys of all providers' taints that mean spot: clusters are mixed, and people copy taints between them."""
 
 NODE_POOL_LABEL = next(one.pool_label for one in PROVIDERS.values() if not one.has_groups)
-"""The label with the name of the NodePool, on nodes that Karpenter makes."""
+"""The label with the NodePool's name on Karpenter's nodes."""
 
 POOL_LABELS: Mapping[str, Provider] = {
     **{one.pool_label: one for one in PROVIDERS.values() if not one.has_groups},
@@ -271,11 +271,10 @@ POOL_LABELS: Mapping[str, Provider] = {
     **{one.pool_label: one for one in PROVIDERS.values() if one.makes_nodes_alike},
     **{label: PROVIDERS[GENERIC] for one in PROVIDERS.values() for label in one.other_pool_labels},
 }
-"""Labels of nodes whose value is the name of their pool, with who sets them. Provisioners stand before clouds, whose labels their
-nodes may have as well."""
+"""Labels with the pool's name, with their setters. Provisioners precede clouds, whose labels their nodes may have too."""
 
 GPU_TAINT_KEYS: frozenset[str] = frozenset({NVIDIA_GPU, "amd.com/gpu"})
-"""Keys of taints that repel work without GPUs: the resource names of device plugins. ``sku=gpu`` (AKS) means the same."""
+"""Keys of taints that repel work without GPUs: resource names of device plugins. ``sku=gpu`` (AKS) means the same."""
 
 
 @lru_cache(maxsize=1024)
@@ -307,14 +306,14 @@ def labels_by_zone(pool: Pool) -> tuple[Mapping[str, str], ...]:
 
 
 def unknown_zones(pool: Pool) -> tuple[str, ...]:
-    """Return the zones of the pool whose label is not known: numbers of zones on Azure, where the pool has no region."""
+    """Return the pool's zones whose label is unknown: Azure's zone numbers without a region."""
     if ZONE in pool.labels:
         return ()
     return tuple(zone for zone in pool.zones if zone_label(pool, zone) is None)
 
 
 def own_labels(pool: Pool) -> Mapping[str, str]:
-    """Return the labels of the configuration that the provider does not set by itself: those that the pool is made with."""
+    """Return the configured labels that the provider does not set: the labels to make the pool with."""
     facts = of(pool)
     by_provider = {
         INSTANCE_TYPE,
@@ -330,41 +329,41 @@ def own_labels(pool: Pool) -> Mapping[str, str]:
 
 
 def setting(provider: str) -> Mapping[str, str]:
-    """What a pool says of its provider in ``spotwright.yaml``: empty for the generic one, which is the default."""
+    """A pool's ``provider`` setting in ``spotwright.yaml``: empty for the generic one, the default."""
     return {} if provider == GENERIC else {"provider": provider}
 
 
 def pool_label(pool: Pool) -> str:
-    """Return the label in which the provider writes the pool's name; empty for a generic pool, and for an automatic one."""
+    """Return the provider's label with the pool's name; empty for a generic and for an automatic pool."""
     return "" if pool.automatic else of(pool).pool_label
 
 
 def pool_name(pool: Pool) -> str | None:
-    """Return the pool's name at its provider: the value of the provider's label, without characters that are not allowed there.
+    """Return the pool's name at its provider, the value of the provider's label, without disallowed characters.
 
-    None: the provider allows no such name.
+    None: the provider does not allow the name.
     """
     return allowed_name(pool, pool.labels.get(pool_label(pool), pool.name))
 
 
 def node_pool_of(pool: Pool) -> str:
-    """The name of the NodePool of Karpenter whose nodes a pool has; empty for a pool of another kind."""
+    """The name of a pool's Karpenter NodePool; empty for other pools."""
     if of(pool).has_groups and NODE_POOL_LABEL not in pool.labels:
         return ""
     return pool.labels.get(NODE_POOL_LABEL) or pool_name(pool) or pool.name
 
 
 def pool_of(node_labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:
-    """Return the pool whose labels a node has; of several that fit, the one with the most labels."""
+    """Return the pool whose labels a node has; of several matches, the one with the most labels."""
     fitting = [pool for pool in pools.values() if (wanted := labels(pool)) and wanted.items() <= node_labels.items()]
     return max(fitting, key=lambda pool: len(labels(pool)), default=None)
 
 
 @lru_cache(maxsize=1024)
 def taints(pool: Pool) -> tuple[Taint, ...]:
-    """Return the taints of a node of this pool: its own, then those that the provider sets by itself, none twice.
+    """Return the taints of a node of this pool: the pool's own, then the provider's.
 
-    Kubernetes allows one taint of a key and effect: the user's taint takes the place of the provider's.
+    Kubernetes allows one taint per key and effect: the user's taint replaces the provider's.
     """
     facts = of(pool)
     of_spot = facts.automatic_spot_taints if pool.automatic else facts.form_of(pool).taints
@@ -375,7 +374,7 @@ def taints(pool: Pool) -> tuple[Taint, ...]:
 
 
 def is_spot_taint(pool: Pool, taint: Taint) -> bool:
-    """True if this taint of this pool only marks spot nodes, so that a spot policy tolerates it.
+    """Whether this taint of this pool only marks spot nodes, so that a spot policy tolerates it.
 
     Known keys and the words of :func:`~spotwright.clouds.node_signs.capacity_by_words` mean spot everywhere. In a generic spot
     pool, which has no provider, every taint but a GPU taint means spot.
@@ -388,8 +387,8 @@ def is_spot_taint(pool: Pool, taint: Taint) -> bool:
 def is_spot_node(node_labels: Mapping[str, str], taint_keys: Collection[str]) -> bool | None:
     """True if a node has a label or taint of any provider's spot nodes, False for a label of on-demand nodes, else None.
 
-    What a cloud or a provisioner says counts before what people say, and a label of spot before one of on-demand. None is common:
-    AKS labels no on-demand nodes, and a generic pool is known by the user's configuration alone.
+    Labels of clouds and provisioners take precedence over users' labels, and spot labels over on-demand labels. None is common:
+    AKS does not label on-demand nodes, and a generic pool is known only from the configuration.
     """
     if any(is_spot_label(key, value) for key, value in node_labels.items() if key not in _SET_BY_PEOPLE):
         return True
@@ -402,7 +401,7 @@ def is_spot_node(node_labels: Mapping[str, str], taint_keys: Collection[str]) ->
 
 
 def is_spot_label(key: str, value: str) -> bool:
-    """True if a cloud, a provisioner or a guide of theirs sets this label on spot nodes."""
+    """Whether a cloud, a provisioner or a guide of theirs sets this label on spot nodes."""
     return value in SPOT_LABELS.get(key, ())
 
 
@@ -410,13 +409,13 @@ _DEVICES = frozenset({"accelerator", "gpu", "gpus", "tpu"})
 
 
 def is_gpu_taint(taint: Taint) -> bool:
-    """True if this taint repels work without GPUs or TPUs: it is named by a device, or by the word for it (``gpu=true``)."""
+    """Whether this taint repels work without GPUs or TPUs: it names a device or a word for one (``gpu=true``)."""
     word = taint.key.rpartition("/")[2]
     return taint.key in GPU_TAINT_KEYS or is_accelerator(taint.key) or word in _DEVICES or taint.value in _DEVICES
 
 
 def is_tolerated_by_cluster(pool: Pool, taint: Taint, requests: Mapping[str, int]) -> bool:
-    """True if the cluster itself adds a toleration of the taint to every pod with these requests."""
+    """Whether the cluster adds a toleration of the taint to every pod with these requests."""
     return (
         of(pool).tolerates_requests
         and taint.effect == "NoSchedule"
@@ -426,7 +425,7 @@ def is_tolerated_by_cluster(pool: Pool, taint: Taint, requests: Mapping[str, int
 
 
 def notice_of_pods(pool: Pool) -> float:
-    """Seconds of the pool's notice that pods get; a notice longer than its provider's was made longer for them."""
+    """The seconds of the pool's notice that pods get: all of them, if it is configured longer than its provider's."""
     facts = of(pool)
     return pool.notice * (facts.pods_share if pool.notice <= facts.notice else 1.0)
 
@@ -434,7 +433,7 @@ def notice_of_pods(pool: Pool) -> float:
 def providers_of(keys: Collection[str]) -> tuple[Provider, ...]:
     """Return the providers whose spot nodes have a label or taint with one of these keys.
 
-    A key without a domain (``spot``) is set by people, and so it does not show the provider.
+    A key without a domain (``spot``) is a user's, and does not show the provider.
     """
     named = {key for key in keys if "/" in key}
     return tuple(
@@ -454,13 +453,13 @@ def _offers_gpu(pool: Pool) -> bool:
 
 
 CUT_OFF = -10
-"""The lowest priority of pods for which the cluster autoscaler makes nodes: the default of expendable-pods-priority-cutoff."""
+"""The lowest pod priority for which the cluster autoscaler adds nodes: the default of expendable-pods-priority-cutoff."""
 
 
 def below_cut_off(priority: int, maker: str, pools: Iterable[Pool], target: Mapping[str, str]) -> str:
-    """What the autoscaler does with pods of a priority on the pools that it grows, if that is below its cut-off; else empty.
+    """The autoscaler's treatment of pods with a priority below its cut-off, on the pools that it grows; else empty.
 
-    ``maker`` names what gives the priority, ``target`` is the configuration's. Karpenter has no such limit. Source:
+    ``maker`` names the source of the priority, ``target`` is the configuration's. Karpenter has no such limit. Source:
     kubernetes/autoscaler, FAQ, "How does Cluster Autoscaler work with Pod Priority and Preemption?"; Microsoft Learn, "Use the
     cluster autoscaler in AKS" (the same default).
     """

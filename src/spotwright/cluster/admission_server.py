@@ -1,9 +1,9 @@
-"""The HTTPS server that API servers ask: ``/mutate``, ``/healthz`` and ``/readyz``; an answer is always "allowed".
+"""The webhook's HTTPS server: ``/mutate``, ``/healthz`` and ``/readyz``; it always answers "allowed".
 
-The answer must come within the webhook's timeout, or the API server goes on without it (``failurePolicy: Ignore``). So the
-server answers "allowed, unchanged" a little before, and reads (runtimes, templates, owners, earlier attempts) get a part of
-that time. Placement is plain computation and runs in threads, in which namespaces take turns, so that a large pipeline does not
-hold up others. A namespace whose objects cost too much is answered "allowed, unchanged" at once for a while.
+After the webhook's timeout the API server continues without the answer (``failurePolicy: Ignore``). So the server answers
+"allowed, unchanged" a little earlier, and reads (runtimes, templates, owners, earlier attempts) get a part of that time.
+Placement is pure computation in threads, where namespaces take turns, so that a large pipeline does not delay others. A
+namespace whose objects cost too much gets "allowed, unchanged" at once for a while.
 
 An AdmissionReview (``admission.k8s.io/v1``) goes to one of two deciders: objects are placed, pods are pinned to a rung, and a
 pod without an owner gets both. So does a pod of an object that was created while no webhook answered
@@ -78,7 +78,7 @@ _LOG = logging.getLogger(__name__)
 _API_VERSION = "admission.k8s.io/v1"
 
 DEFECT = Outcome("defect", warnings=as_warnings(["not placed: Spotwright has failed; see the log of its controller"]))
-"""The outcome where our own code has failed: the object is created as it came."""
+"""The outcome after a failure of our own code: the object is created unchanged."""
 
 
 class BadReview(ValueError):
@@ -87,12 +87,12 @@ class BadReview(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
-    """What an API server asks: one operation on one object.
+    """The request of a review: one operation on one object.
 
-    ``data`` is the object, with its namespace filled in; ``old`` is the one that an update replaces. ``manager`` is the field
-    manager that the client names (``kubectl-client-side-apply``); empty if it names none. ``about`` is the kind and name for the
-    log. ``problem`` says why the object was not read, and ``verdict`` in short; ``data`` is empty then.
-    ``memory`` is what the objects take at most, in bytes.
+    ``data`` is the object, with its namespace filled in; ``old`` is the object before an update. ``manager`` is the client's
+    field manager (``kubectl-client-side-apply``); empty if it names none. ``about`` is the kind and name for the log. If the
+    object was not read, ``data`` is empty, and ``problem`` and the short ``verdict`` say why. ``memory`` is the most memory of
+    the objects, in bytes.
     """
 
     uid: str
@@ -120,7 +120,7 @@ class _Kind(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
-    """The fields of a review's request that are read. The objects stay bytes until their sizes are known."""
+    """The relevant fields of a review's request. The objects stay bytes until their sizes are known."""
 
     uid: str
     operation: str
@@ -173,7 +173,7 @@ def parse_review(body: bytes | bytearray) -> AdmissionRequest:
 
 
 class _Unread(ValueError):
-    """An object is larger than those that are placed, or of another shape; the text is a clause for its author.
+    """An object is too large or malformed; the text is a clause for its author.
 
     ``verdict`` is that of :class:`~spotwright.cluster.admit_objects.Verdict`.
     """
@@ -239,7 +239,7 @@ class _Options(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Review)
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[,\[{]', re.DOTALL)  # a string, or what comes before a value
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[,\[{]', re.DOTALL)  # a string, or the character before a value
 _QUOTE = ord('"')
 _MOST_BYTES = 1024 * 1024  # of an object; etcd holds 1.5 MiB by default
 _MOST_VALUES, _MOST_MEMORY = 20_000, 5_000_000  # values of an object, and bytes of as many as Python's
@@ -249,9 +249,9 @@ _LONGEST_NAME = 300  # characters of a kind with a namespace and a name, in the 
 
 
 def answer(request: AdmissionRequest, admit: Callable[[AdmissionRequest], Outcome]) -> tuple[dict[str, Any], Outcome]:
-    """The AdmissionReview that answers a request, as data, and the outcome for logs and metrics.
+    """The answering AdmissionReview, as data, and the outcome for logs and metrics.
 
-    ``admit`` decides; it is asked only about objects that are created or updated.
+    ``admit`` decides; it is called only for objects that are created or updated.
     """
     outcome = Outcome("no object is created")
     if request.problem:
@@ -265,10 +265,10 @@ def answer(request: AdmissionRequest, admit: Callable[[AdmissionRequest], Outcom
                 )  # an API server refuses the object with a patch that does not apply
             patch = json.dumps(list(outcome.patch)).encode() if outcome.patch else b""
             return _review(request.uid, outcome.warnings, patch), outcome
-        except RecursionError:  # in a text that is JSON or YAML itself: the object is not nested so deep
+        except RecursionError:  # in an embedded JSON or YAML text: the object itself is not nested so deeply
             text = f"not placed: a text in it is nested deeper than {_DEEPEST} levels"
             outcome = Outcome(Verdict.UNPLACEABLE, warnings=as_warnings([text]))
-        except Exception:  # noqa: BLE001 (fail open: no defect of ours may stop the work of others)
+        except Exception:  # noqa: BLE001 (fail open: our defects must not block others' work)
             _LOG.exception("admission of %s failed", request.about)
             outcome = DEFECT
     return _review(request.uid, outcome.warnings, b""), outcome
@@ -296,8 +296,8 @@ def admit(
     """The outcome for an object that is about to be created, or updated if there is an ``update``; ``data`` is not changed.
 
     ``config`` is the configuration of its namespace. ``beside`` are the objects that
-    :func:`~spotwright.cluster.admit_objects.referenced_objects` names. ``facts`` were recorded of a pod's task.
-    ``by`` names this controller.
+    :func:`~spotwright.cluster.admit_objects.referenced_objects` names. ``facts`` are the records of a pod's task. ``by`` names
+    this controller.
     """
     steps = Steps(MOST_STEPS)
     if update is not None:
@@ -326,7 +326,7 @@ ANSWER_AFTER = 9.0
 """Seconds after which every review is answered: the webhook's timeout is 10 s, and the network takes time too."""
 
 LOOK_UP = 2.0
-"""Seconds for the objects to which a placement refers. Without them a TrainJob is placed on its JobSet."""
+"""Seconds to read a placement's references. Without them a TrainJob is placed on its JobSet."""
 
 FACTS = 7.0
 """Seconds after which a pod is left unchanged because its history or its owners could not be read.
@@ -334,33 +334,33 @@ FACTS = 7.0
 The rest of :data:`ANSWER_AFTER` is for pinning pods to a rung, one namespace after the other.
 """
 
-_DECIDED = 4  # times that a pod is decided on: each time its number, or one more agreement of its gang, is known
-_LOOKING = 4  # reviews at once that read other objects: each up to twenty, of two megabytes
+_DECIDED = 4  # decisions about a pod: each with a new number, or another agreement of its gang
+_LOOKING = 4  # concurrent reviews that read other objects: each up to twenty, of two megabytes
 
-_TOO_LATE = "too late"  # the verdict where an API server goes on without the answer
+_TOO_LATE = "too late"  # the verdict if the API server continues without the answer
 
 _LIMITS = Limits(
-    arrival=10.0,  # as long as an API server waits: on busy nodes it is slow itself, and its review would be lost
-    idle=100.0,  # API servers end what was idle for 90 s (Go's http.DefaultTransport); they do not send again what we cut off
+    arrival=10.0,  # as long as an API server waits: on busy nodes it is slow, and its review would be lost
+    idle=100.0,  # API servers close connections idle for 90 s (Go's http.DefaultTransport), and do not retry requests that we
+    # cut off
     body=4 * 1024 * 1024,  # an object has at most 3 MiB; a larger update is not read
     memory=96 * 1024 * 1024,  # a thousand ordinary reviews
 )
 
 
-_POLL = 0.05  # seconds between two looks for reviews of a replica that ends
+_POLL = 0.05  # seconds between checks for reviews on a stopping replica
 _QUIET, _DRAIN = 20, 10.0
-"""Looks in a row without a review after which such a replica ends, and the seconds after which it ends in any case."""
+"""Consecutive checks without a review after which such a replica stops, and the seconds after which it stops anyway."""
 
 
 @dataclass(slots=True)
 class Webhook:
     """Answers reviews.
 
-    ``find_object`` reads from the cluster, ``find_facts`` from what was recorded. ``is_ready`` says whether the configurations
-    have been read, ``health`` why this process should be started again, if it should. ``refusal_image`` is the image of refused
-    pods, or how they are made. ``missing_claims`` finds the claims of default policies that are not there.
-    ``on_rival`` gets the API version, kind, name and namespace of an object, and the other
-    controller that has placed it; the object may still be refused by others.
+    ``find_object`` reads from the cluster, ``find_facts`` from the records. ``is_ready``: whether the configurations have been
+    read; ``health``: why this process should be restarted, if it should. ``refusal_image`` is the image of refused pods, or
+    their :class:`RefusalPods`. ``missing_claims`` finds missing claims of default policies. ``on_rival`` gets the API version,
+    kind, name and namespace of an object, and the other controller that placed it; the object may still be refused by others.
     """
 
     configurations: Configurations
@@ -370,22 +370,22 @@ class Webhook:
     refusal_image: RefusalPods | str
     threads: int = 6
     health: Callable[[], str] = str
-    asks_for_certificates: bool = False  # reviews need a client certificate; the context of the server has checked it
-    name: str = ""  # of this controller, NAMESPACE/NAME, in the marks of what it places
+    asks_for_certificates: bool = False  # reviews need a client certificate, checked by the server's context
+    name: str = ""  # of this controller, NAMESPACE/NAME, for its annotations
     on_rival: Callable[[tuple[str, ...], str], None] = lambda _object, _rival: None
-    verdicts: Counter[str] = field(default_factory=Counter)  # of the reviews that were answered
+    verdicts: Counter[str] = field(default_factory=Counter)  # of answered reviews
     costs: NamespaceCosts = field(default_factory=lambda: NamespaceCosts(ANSWER))
     missing_claims: FindMissingClaims = none_is_missing
     _executor: ThreadPoolExecutor = field(init=False)
     _turns: Turns = field(init=False)
     _reading: Turns = field(init=False)  # of addresses: their namespace is not known yet
-    _looking: Turns = field(init=False)  # of those who read other objects, which take memory until the answer
+    _looking: Turns = field(init=False)  # of reviews that read other objects, which take memory until the answer
     _ends: bool = False
-    _asked: int = 0  # reviews that are not answered yet
-    _quiet: int = _QUIET  # looks in a row without a review
+    _asked: int = 0  # unanswered reviews
+    _quiet: int = _QUIET  # consecutive checks without a review
 
     def __post_init__(self) -> None:
-        """Start no thread yet: the pool starts them when they are needed."""
+        """Create the pool; it starts threads on demand."""
         self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="admission")
         self._turns = Turns(self.threads, self.costs)
         self._reading = Turns(1, self.costs)
@@ -410,16 +410,14 @@ class Webhook:
     async def drain(self) -> None:
         """Move API servers to another replica: close each connection with its next answer, until none is open.
 
-        A review that an API server has sent on a connection just as it closes is lost: Go's net/http retries a POST only if no
-        byte of it was written. So a caller behind a Service takes this replica out of it first.
+        A review sent on a connection just as it closes is lost: Go's net/http retries a POST only if no byte of it was written.
+        So a caller behind a Service removes this replica from it first.
         """
         self._ends = True
         ends = time.monotonic() + _DRAIN
         while time.monotonic() < ends and (self._asked or self._quiet < _QUIET):
             self._quiet = 0 if self._asked else self._quiet + 1
-            await asyncio.sleep(
-                _POLL
-            )  # a process that got no processor for long has to read first what has come meanwhile
+            await asyncio.sleep(_POLL)  # a process that was starved of CPU must first read its pending input
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         problem = self.health()
@@ -458,7 +456,7 @@ class Webhook:
             self.verdicts[_TOO_LATE] += 1
             return web.Response(text="too many reviews at once", status=503)
         try:
-            await asyncio.sleep(0)  # so that what other addresses have sent meanwhile takes its place in the line
+            await asyncio.sleep(0)  # so that other addresses' requests take their turn
             used = time.thread_time()
             asked = parse_review(body)
             hold(request, asked.memory)
@@ -474,7 +472,7 @@ class Webhook:
         except TimeoutError:
             late = Outcome(_TOO_LATE, warnings=as_warnings(["not placed: the review timed out; create it again"]))
             review, outcome = answer(asked, lambda _: late)
-        except Exception:  # noqa: BLE001  # a defect in what is looked up before the decision
+        except Exception:  # noqa: BLE001  # a defect in the reads before the decision
             _LOG.exception("review of %s failed", asked.about)
             review, outcome = answer(asked, lambda _: DEFECT)
         is_waited_for = request.transport is not None and not request.transport.is_closing()
@@ -527,7 +525,7 @@ class Webhook:
             return await self._noted(asked, key, facts, partial(decide, await self._beside(asked, wanted)))
 
     async def _missing(self, config: Config, namespace: str) -> Sequence[str]:
-        """The missing claims of a configuration, as far as they are known in time."""
+        """The missing claims of a configuration that are known in time."""
         try:
             async with asyncio.timeout(LOOK_UP):
                 return await self.missing_claims(config, namespace)
@@ -538,9 +536,9 @@ class Webhook:
     async def _answer_unplaced(
         self, asked: AdmissionRequest, key: Key, config: Config
     ) -> tuple[dict[str, Any], Outcome]:
-        """The answer for a pod without a policy whose controller is a run: placed if that was created unplaced.
+        """The answer for a pod without a policy whose controller is a run: placed if the run was created unplaced.
 
-        A number is given out only where the pod is placed, so it is placed first, and then pinned to a rung.
+        A number is assigned only if the pod is placed, so it is placed first, and then pinned to a rung.
         """
         async with self._looking.turn(key):
             review, first, retries = await self._placed_at_pod(asked, key, config)
@@ -558,7 +556,7 @@ class Webhook:
     async def _placed_at_pod(
         self, asked: AdmissionRequest, key: Key, config: Config
     ) -> tuple[dict[str, Any], Outcome, str]:
-        """The answer that places such a pod, with the clause about its owner's own retries."""
+        """The answer that places such a pod, with the clause about its owner's retries."""
         pod, steps = asked.data, Steps(MOST_STEPS)
         owners = await self._owners(asked)
         left = why_left(owners)
@@ -572,7 +570,7 @@ class Webhook:
         return review, first, why_unplaced_retries(owners[-1])
 
     async def _owners(self, asked: AdmissionRequest) -> Sequence[Mapping[str, Any]]:
-        """All owners of a pod that are runs, nearest first, in their current state; none if one of them is not read in time."""
+        """All owners of a pod that are runs, nearest first, in their current state; none if one cannot be read in time."""
         read: dict[str, Mapping[str, Any]] = {}
         try:
             async with asyncio.timeout(FACTS):
@@ -619,7 +617,7 @@ class Webhook:
                 self.costs.spent(key, done.result()[2])
 
         await self._turns.take(key)
-        if (aside := self.costs.set_aside(key)) is not None:  # in the meantime, by what came before
+        if (aside := self.costs.set_aside(key)) is not None:  # meanwhile, by earlier reviews
             self._turns.give_back(key)
             return _unchanged(asked, aside)
         working = asyncio.get_running_loop().run_in_executor(self._executor, decided)
@@ -642,7 +640,7 @@ class Webhook:
             return AdmissionContext(is_known=False)
 
     async def _beside(self, asked: AdmissionRequest, wanted: Sequence[tuple[str, str, str]]) -> list[Mapping[str, Any]]:
-        """The objects that a placement reads, as far as they are found in time."""
+        """The objects that a placement reads, if found in time."""
         if not wanted:
             return []
         looks = [
@@ -658,7 +656,7 @@ class Webhook:
 
 
 def _unchanged(asked: AdmissionRequest, aside: Aside) -> tuple[dict[str, Any], Outcome]:
-    """The answer for a namespace that is set aside."""
+    """The answer for a namespace that costs too much."""
     text = f"not placed: this namespace is {aside.text}"
     return answer(asked, lambda _: Outcome("namespace is set aside", warnings=as_warnings([text])))
 

@@ -1,8 +1,8 @@
 """Decides whether to place a new object or leave it alone, and which warnings its creator gets.
 
-Admission fails open: an object that cannot be placed is created as its user wrote it, with a warning that says why; kubectl
-shows it. Owners that were placed are not placed twice: what their controllers create carries the placement already, except the
-retries of a TrainJob, which only the JobSet can have. Updates are decided in :mod:`spotwright.cluster.admit_updates`.
+Admission fails open: an object that cannot be placed is created as its user wrote it, with a warning that kubectl shows.
+Objects of a placed owner are not placed again: they already carry the placement, except the retries of a TrainJob, which only
+the JobSet can have. Updates are decided in :mod:`spotwright.cluster.admit_updates`.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ ADMITTED_ANNOTATION = "spotwright.dev/admitted"
 """The annotation of every object that a webhook has placed: the version, and the digest of the configuration."""
 
 IGNORE_ANNOTATION = "spotwright.dev/ignore"
-"""The annotation, with the value ``true``, of objects that are left exactly as they come; pods of theirs too."""
+"""The annotation, with the value ``true``, of objects that are left unchanged, including their pods."""
 
 
 def admitted_mark(config: Config, by: str = "") -> dict[str, str]:
-    """The annotation for an object that is placed by a configuration. ``by`` names the controller: NAMESPACE/NAME."""
+    """The annotation for an object placed by a configuration. ``by`` names the controller: NAMESPACE/NAME."""
     digest = hashlib.sha256(config.text.encode()).hexdigest()[:12]
     mark = {"v": 1, "spotwright": __version__, "config": digest, **({"by": by} if by else {})}
     return {ADMITTED_ANNOTATION: json.dumps(mark, separators=(",", ":"))}
 
 
 def admitted_by(data: Mapping[str, Any]) -> str:
-    """The controller that has placed an object, NAMESPACE/NAME; empty if its mark does not say."""
+    """The controller that placed an object, NAMESPACE/NAME; empty if its annotation does not name one."""
     try:
         mark = json.loads(str(_marks(data).get(ADMITTED_ANNOTATION, "")))
     except ValueError:
@@ -90,7 +90,7 @@ def is_ignored(data: Mapping[str, Any]) -> bool:
 
 
 def is_placed(data: Mapping[str, Any]) -> bool:
-    """Whether a webhook, or ``spotwright place`` on its file, has placed the object itself."""
+    """Whether a webhook, or ``spotwright place`` on its file, placed the object itself."""
     return not {ADMITTED_ANNOTATION, PLACED_ANNOTATION}.isdisjoint(_marks(data))
 
 
@@ -100,7 +100,7 @@ def is_admitted(data: Mapping[str, Any]) -> bool:
 
 
 def kept_mark(data: Mapping[str, Any]) -> dict[str, str]:
-    """The webhook's mark in the place where it belongs now; empty without a mark."""
+    """The webhook's annotation at its current path; empty without one."""
     mark = value_at(data, (*annotations_at(data), ADMITTED_ANNOTATION))
     return {} if mark is None else {ADMITTED_ANNOTATION: str(mark)}
 
@@ -112,7 +112,7 @@ def _marks(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_trial_job(data: Mapping[str, Any]) -> bool:
-    """Whether Katib has made an object from a trialSpec, whose annotations, and so its Experiment's marks, it has."""
+    """Whether Katib made an object from a trialSpec, and so with the annotations of its Experiment."""
     owner = controller_of(data)
     return owner is not None and kind_of(owner.api_version, owner.kind).retry is Retry.TRIAL
 
@@ -123,7 +123,7 @@ def has_own_policy(data: Mapping[str, Any]) -> bool:
 
 
 def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """The label and the annotation with which an object sets a policy, as they stand in its metadata."""
+    """The label and the annotation with which an object sets a policy, as in its metadata."""
     labels, annotations = _metadata(data, "labels"), _metadata(data, "annotations")
     policy: dict[str, dict[str, str]] = {}
     if SPOT_LABEL in labels:
@@ -139,22 +139,22 @@ def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
 
 
 def policy_of_templates(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """The policy that is written in the first of an object's placed pod templates."""
+    """The policy in the first of an object's placed pod templates."""
     placed = (template for template in _pod_templates(data) if POLICY_ANNOTATION in _metadata(template, "annotations"))
     template = next(placed, None)
     return {} if template is None else own_policy({"metadata": template.get("metadata")})
 
 
 def has_placed_templates(data: Mapping[str, Any]) -> bool:
-    """Whether the object has pod templates that were placed, in this object or in its owner.
+    """Whether the object has placed pod templates, placed in this object or in its owner.
 
-    All of them must have a policy, except in a Workflow, whose own steps may have no pods, and of a SparkApplication, whose
-    driver and executors have annotations and no templates.
+    All templates must have a policy, except in a Workflow, whose steps may have no pods, and in a SparkApplication, whose
+    driver and executors have annotations instead of templates.
     """
     templates = list(_pod_templates(data))
     if templates:
         return all(POLICY_ANNOTATION in _metadata(template, "annotations") for template in templates)
-    holders = [  # of a step, and of Spark's executors: what they inherit does not count
+    holders = [  # of a step, and of Spark's executors: inherited policies do not count
         value_at(data, path)
         for place, path in pod_places(data)
         if place.form == "H" and (isinstance(path[-1], int) or path[-1] == "executor")
@@ -199,7 +199,7 @@ def warnings_of(findings: Iterable[Finding]) -> list[str]:
 def as_warnings(texts: Sequence[str]) -> list[str]:
     """Texts as warnings within both limits."""
     warnings: list[str] = []
-    room = MAX_ALL - MAX_EACH  # the last one may have to say how many are left out
+    room = MAX_ALL - MAX_EACH  # the last one may have to count the omitted ones
     for index, text in enumerate(texts):
         lines = textwrap.wrap(visible(text[:_LONGEST_TEXT]), MAX_EACH - len(_PREFIX) - 2, break_on_hyphens=False)
         marked = [
@@ -217,10 +217,10 @@ ATTEMPT_ANNOTATION = "spotwright.dev/attempt"
 
 
 class Admission(NamedTuple):
-    """What was decided of a pod: the pools of its rung, or of all rungs where it ``is_open``, and the sentence for people.
+    """The decision about a pod: the pools of its rung, or of all rungs if it ``is_open``, and the sentence for people.
 
     ``is_refused``: it runs no user code and is not an attempt. Without ``pools`` another component decides its rung.
-    ``pinned``: the conditions that the review has added to each of the pod's required terms, for this attempt alone.
+    ``pinned``: the conditions that the review added to each of the pod's required terms, for this attempt only.
     """
 
     pools: tuple[str, ...] = ()
@@ -235,8 +235,8 @@ class Admission(NamedTuple):
 class Outcome:
     """The answer for one object: the operations of a JSON patch, the warnings, and a word for logs and metrics.
 
-    ``placed`` is the object with its placement and without the API server's defaults, where it was placed. ``kept`` is what is
-    noted of a pod before this answer is given.
+    ``placed`` is the placed object without the API server's defaults, if it was placed. ``kept`` is the decision about a pod,
+    stored before this answer.
     """
 
     verdict: str
@@ -282,8 +282,8 @@ def admit_object(
 ) -> Outcome:
     """Place an object that is about to be created; ``data`` is not changed. ``steps`` limits the work.
 
-    ``config`` is the configuration of its namespace, or ``None``. ``beside`` are the objects that
-    :func:`referenced_objects` names, as far as they exist: runtimes and templates, and the owner. ``by`` names this controller.
+    ``config`` is the configuration of its namespace, or ``None``. ``beside`` are the existing objects that
+    :func:`referenced_objects` names: runtimes and templates, and the owner. ``by`` names this controller.
     """
     verdict, warning = reason_to_leave(data, config, beside)
     rival = admitted_by(data) if by else ""
@@ -313,9 +313,9 @@ def place_as_new(
     *,
     steps: Steps | None = None,
 ) -> tuple[Mapping[str, Any], PlacedObject]:
-    """What of an object counts as its user's, and that with a placement; ``data`` is not changed.
+    """The user's part of an object, without and with a placement; ``data`` is not changed.
 
-    Raises :class:`InputError` where it cannot be placed.
+    Raises :class:`InputError` if it cannot be placed.
     """
     require_pools(config)
     plain = _with_policy_of_owner(without_defaults(data), beside)
@@ -326,7 +326,7 @@ def place_as_new(
 def reason_to_leave(
     data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
 ) -> tuple[str, str]:
-    """Why an object is left alone, with a warning for its creator if there is something to change; both empty otherwise."""
+    """Why an object is left alone, with a warning if its creator should change something; both empty otherwise."""
     api_version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
     owner = controller_of(data)
     if is_ignored(data) or any(_is_owner(other, owner) and is_ignored(other) for other in beside):
@@ -348,7 +348,7 @@ def reason_to_leave(
 
 
 def _two_controllers(rival: str, by: str) -> str:
-    """A warning about an object that another controller has placed, or an object that was copied with its mark."""
+    """A warning about an object that another controller placed, or that was copied with its annotation."""
     return (
         f"already placed by the controller {rival}, so {by} left it unchanged: two controllers serve this namespace, and both"
         " record and evict"
@@ -357,7 +357,7 @@ def _two_controllers(rival: str, by: str) -> str:
 
 
 def _two_policies(data: Mapping[str, Any]) -> str:
-    """A warning where an object and its pod template carry policies that differ; empty otherwise."""
+    """A warning if an object and its pod template have different policies; empty otherwise."""
     own, of_pods = own_policy(data), policy_of_templates(data)
     if not own or all(
         of_pods.get(field, {}).get(key) == text for field, one in own.items() for key, text in one.items()
@@ -370,7 +370,7 @@ def _two_policies(data: Mapping[str, Any]) -> str:
 
 
 def _with_policy_of_owner(data: Mapping[str, Any], beside: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """A JobSet that a TrainJob owns, with the TrainJob's own policy, or else the one that is in its placed pods.
+    """A TrainJob's JobSet with the TrainJob's policy, or else the policy of its placed pods.
 
     Trainer copies no metadata of the TrainJob. The policy is read here and is not part of the patch.
     """
@@ -386,7 +386,7 @@ def _with_policy_of_owner(data: Mapping[str, Any], beside: Sequence[Mapping[str,
 
 
 def _missing_annotations(data: Mapping[str, Any], plain: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The operation that makes the annotations to which our mark is added, where only the placed copy had any: its owner's."""
+    """The operation that creates the annotations for our mark, if only the placed copy has any: its owner's."""
     own, copied = (one.get("metadata") or {} for one in (data, plain))
     if copied.get("annotations") is None or own.get("annotations") is not None:
         return []
@@ -398,7 +398,7 @@ def _is_owner(data: Mapping[str, Any], owner: Owner | None) -> bool:
 
 
 def referenced_objects(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The objects that the placement of this one reads, each as API version, kind and name: all in its namespace or cluster-wide.
+    """The objects that this one's placement reads, as API version, kind and name: in its namespace or cluster-wide.
 
     Kinds that begin with ``Cluster`` have no namespace.
     """

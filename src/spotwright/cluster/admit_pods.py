@@ -1,11 +1,11 @@
 """Pins a new pod to the rung of its attempt, and adds its number and variables; or refuses it.
 
-The first attempt is left open to all rungs if the autoscaler follows the order of the pools by itself
-(:mod:`spotwright.clouds.pool_order`): then the next pool is tried within seconds, and no pod is evicted.
+The first attempt is left open to all rungs if the autoscaler follows the order of the pools
+(:mod:`spotwright.clouds.pool_order`): it then tries the next pool within seconds, without an eviction.
 
 The object around the pod was placed for every rung, so the pod also runs without this webhook. The additions depend on the
 earlier attempts, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that is already pinned to a rung is left alone,
-so that a second review changes it no further. A pod without budget is replaced by one that says why and exits with 86. Pods of
+so that a second review does not change it. A pod without budget is replaced by one that says why and exits with 86. Pods of
 Argo, KFP and Katib, and pods of a training that save together, get a preStop hook that turns their grace period into time
 before SIGTERM.
 """
@@ -74,7 +74,7 @@ __all__ = [
 
 
 REFUSAL_USER = 65532
-"""The user of refused pods, unless another one is set: that of the controller's own image."""
+"""The default user of refused pods: the user of the controller's image."""
 
 _REFUSAL_SCRIPT = (
     f'printf "%s" "$SPOTWRIGHT_REFUSAL" > /dev/termination-log; echo "$SPOTWRIGHT_REFUSAL" >&2; exit {REFUSED}'
@@ -85,17 +85,17 @@ _DROPPED = frozenset(
 )
 _REQUEST: Mapping[str, str] = {"cpu": "100m", "memory": "128Mi"}
 _LIMIT: Mapping[str, str] = {"cpu": "500m", "memory": "128Mi"}
-"""What a container of a refused pod requests, and its limit, unless the container in its place has less.
+"""The requests and limits of a refused pod's container, unless the replaced container has less.
 
-A quota without a LimitRange wants both of every container. They are at least this, as a LimitRange may have a minimum, and
-as Argo's emissary, which stands in front, needs seconds to start with a tenth of that.
+A quota without a LimitRange requires both. They are not smaller, because a LimitRange may have a minimum, and because Argo's
+emissary, which starts the program, takes seconds to start with a tenth of it.
 """
 _ARGO_EXECUTOR = "argoexec"
 _EMISSARY_FOLDER = "/var/run/argo"
 _EMISSARY = f"{_EMISSARY_FOLDER}/{_ARGO_EXECUTOR}"
 _EMISSARY_END = "--"
 _ARGO_FOLDERS = ("/var/run/", "/argo/", "/tmp")  # noqa: S108 (a path in Argo's containers)
-"""Where Argo's own containers have Argo's own volumes. What they mount elsewhere (``/mainctrfs``) belongs to the step."""
+"""The mount paths of Argo's own volumes in Argo's containers. Other mounts (``/mainctrfs``) belong to the step."""
 _OF_ARGO = frozenset({"emptyDir", "secret", "configMap", "projected", "downwardAPI"})
 """Kinds of volumes that Argo's own containers need: its folders, the API's token, and credentials for artifacts."""
 _EXCHANGES_A_PROGRAM = ("PATH", "LD_", "SHELL", "BASH_ENV", "ENV")
@@ -103,10 +103,10 @@ _LONGEST = 3000  # bytes of the message; a termination message has at most 4096
 
 
 class RefusalPods(NamedTuple):
-    """How refused pods are made: their image, which has a POSIX shell, their user, and the images of Argo's own containers.
+    """The form of refused pods: their image, which has a POSIX shell, their user, and the images of Argo's own containers.
 
-    ``user`` 0: the pod's own user, if that is not root, and else that of the image; for platforms that give each namespace its
-    users. Without ``argo_images`` every image counts as Argo's whose repository is called ``argoexec``.
+    ``user`` 0: the pod's user, unless it is root, else the image's; for platforms that assign users to namespaces. Without
+    ``argo_images`` every image whose repository is called ``argoexec`` counts as Argo's.
     """
 
     image: str
@@ -121,11 +121,11 @@ def refused_pod(
     tolerations: Sequence[Mapping[str, Any]] = (),
     placed: Sequence[Expression] = (),
 ) -> dict[str, Any]:
-    """The pod whose main container says ``message`` as its termination message and exits with 86.
+    """The pod whose main container has ``message`` as its termination message and exits with 86.
 
-    It requests almost no resources and neither runs nor mounts anything of the user's: only Argo's own containers stay, as Argo
-    reads the pod's end through them. It goes where the pod may go by its own selectors, without the conditions that were
-    ``placed``, and tolerates the taints that the pod tolerates by their keys, and ``tolerations``.
+    It requests almost no resources and neither runs nor mounts anything of the user's: only Argo's own containers stay, because
+    Argo reads the pod's end through them. It keeps the pod's selectors without the ``placed`` conditions, the pod's tolerations
+    with a key, and ``tolerations``.
     """
     spec: dict[str, Any] = {name: value for name, value in data["spec"].items() if name not in _DROPPED}
     containers: Sequence[Mapping[str, Any]] = data["spec"].get("containers") or ()
@@ -155,9 +155,9 @@ def refused_pod(
 
 
 def _mains(containers: Sequence[Mapping[str, Any]], *, is_argo: bool) -> list[Mapping[str, Any]]:
-    """The containers of a pod that say the message: one; of an Argo step with several containers, all, as Argo awaits each.
+    """The containers of a pod with the message: one; in an Argo step with several containers, all, because Argo awaits each.
 
-    Such a step gets one called ``main`` as well: Argo takes the step's exit code from it alone, and without a code tries again.
+    Such a step also gets one called ``main``: Argo reads the step's exit code only from it, and retries without a code.
     """
     named = next((one for one in containers if one.get("name") == "main"), None)
     if named is not None or not is_argo:
@@ -169,7 +169,7 @@ def _mains(containers: Sequence[Mapping[str, Any]], *, is_argo: bool) -> list[Ma
 def _of_argo(
     data: Mapping[str, Any], field: str, name: str, images: Sequence[str], volumes: AbstractSet[str]
 ) -> list[dict[str, Any]]:
-    """The container of a pod that Argo adds, by its name, its program and its image; without anything of the step."""
+    """The container that Argo adds to a pod, by its name, its program and its image; without parts of the step."""
     if ARGO_NODE not in ((data.get("metadata") or {}).get("annotations") or {}):
         return []
     known = frozenset(map(_repository, images))
@@ -193,7 +193,7 @@ def _repository(image: object) -> str:
 
 
 def _without_the_step_s(container: Mapping[str, Any], volumes: AbstractSet[str]) -> dict[str, Any]:
-    """One of Argo's containers, without hooks and probes, without what would exchange its program, and without other volumes."""
+    """One of Argo's containers, without hooks, probes, other volumes and settings that would replace its program."""
     left = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "volumeDevices", "envFrom")
     kept = {name: value for name, value in container.items() if name not in left}
     kept["env"] = [
@@ -216,7 +216,7 @@ def _refusing(
 ) -> dict[str, Any]:
     """The main container of a refused pod.
 
-    On Argo its emissary stays in front, because it reports the end: Argo's own container has put it into one of ``volumes``.
+    On Argo the emissary still starts it, because it reports the end: Argo's container has put it into one of ``volumes``.
     """
     command: list[str] = ["sh", "-c", _REFUSAL_SCRIPT]
     text = message.encode()[:_LONGEST].decode(errors="ignore")
@@ -256,16 +256,16 @@ def _refusing(
 
 
 def _user(main: Mapping[str, Any], spec: Mapping[str, Any], user: int) -> dict[str, int]:
-    """The user as a field of a container: the one that was set, or with 0 that of the pod, unless it is root."""
+    """The user as a field of a container: the configured one, or with 0 the pod's, unless it is root."""
     fields = ("securityContext", "runAsUser")
     chosen = user or value_at(main, fields) or value_at(spec, fields)
     return {"runAsUser": int(chosen)} if chosen else {}
 
 
 def _tiny(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Requests and limits of processor and memory: small ones, and neither more than the container itself has.
+    """Small requests and limits of CPU and memory, neither above the container's own.
 
-    A limit that is its request stays that, as a LimitRange may bound how far they are apart.
+    A limit equal to its request stays equal, because a LimitRange may bound their ratio.
     """
     given = container.get("resources") or {}
     requests, limits = {}, {}
@@ -284,24 +284,24 @@ def _smaller(own: Any, most: str) -> str:
 def _is_less(one: Any, other: str) -> bool:
     try:
         return 0 < parse_quantity(str(one)) < parse_quantity(other)
-    except ValueError:  # the API server refuses it, in the pod as it was as well
+    except ValueError:  # the API server also refuses it in the original pod
         return False
 
 
 FOLDER = "/spotwright/grace"
-"""Where each container has its own folder of the volume."""
+"""The mount path of each container's folder in the volume."""
 
 MARGIN = 2
-"""Seconds of the grace period that the hook leaves to SIGTERM: the least that a kubelet gives a container after its hook."""
+"""Seconds of the grace period that the hook leaves for SIGTERM: a kubelet's minimum for a container after its hook."""
 
 _VOLUME = "spotwright-grace"
 _OF_GANGS = frozenset(kind.pods_label for kind in run_kinds().values() if kind.is_gang) - {""}
 """Labels of the pods of JobSets and TrainJobs, and of the training operator's kinds."""
 
 # Plain POSIX sh, and `date` and `sleep` of any image with a shell.
-# `umask 0`: the code may run as another user than the hook. The notice appears whole, by `mv`.
-# `[ -d /proc/PID ]`: a process that was killed is not waited for, also one of another user. Without a match, PID is a `*`.
-# The clock bounds the wait and not the number of turns, which take longer on a busy node. If `date` fails, it does not wait.
+# `umask 0`: the code may run as another user than the hook. `mv` makes the notice appear whole. `[ -d /proc/PID ]`: do not wait
+# for a killed process, even another user's. Without a match, PID is a `*`. The clock bounds the wait, not the number of turns,
+# which take longer on a busy node. If `date` fails, do not wait.
 _PRE_STOP_SCRIPT = """\
 umask 0
 d={folder}
@@ -325,9 +325,9 @@ def hook_script(seconds: int, folder: str = FOLDER) -> str:
 def grace_hook(data: Mapping[str, Any], grace_period: int) -> tuple[PodChange, list[str]]:
     """The hook, its folder and its variables for the containers of a pod that run a task's code, and warnings.
 
-    Pods of Argo, of Katib's trials (whose shell passes no SIGTERM on) and of a gang get it: after SIGTERM a launcher
-    ends its ranks before all have saved one step. A container with a preStop hook of its user's keeps it, and has no time before
-    SIGTERM. A pod whose ``grace_period``, in seconds, is not longer than :data:`MARGIN` gets no hook.
+    Pods of Argo, of Katib's trials (whose shell does not pass SIGTERM on) and of a gang get it: after SIGTERM a launcher ends
+    its ranks before all have saved one step. A container with a user's preStop hook keeps it, and gets no time before SIGTERM.
+    A pod whose ``grace_period``, in seconds, does not exceed :data:`MARGIN` gets no hook.
     """
     spec, seconds = data["spec"], grace_period - MARGIN
     if not _ends_early(data) or seconds <= 0 or _is_windows(spec):
@@ -348,7 +348,7 @@ def grace_hook(data: Mapping[str, Any], grace_period: int) -> tuple[PodChange, l
 
 
 def _ends_early(data: Mapping[str, Any]) -> bool:
-    """Whether what starts a pod's code ends it at SIGTERM, or soon after, whatever the grace period."""
+    """Whether the launcher of a pod's code ends it at or soon after SIGTERM, regardless of the grace period."""
     if ARGO_NODE in (value_at(data, ("metadata", "annotations")) or {}) or is_wrapped_by_katib(data):
         return True
     return not _OF_GANGS.isdisjoint(value_at(data, ("metadata", "labels")) or {})
@@ -377,16 +377,16 @@ def _names(items: Sequence[Mapping[str, Any]] | None) -> set[str]:
 
 
 RUNG_ANNOTATION = "spotwright.dev/rung"
-"""The pools of the rung that the attempt was admitted for, or of all rungs, separated by commas."""
+"""The pools of the attempt's rung, or of all rungs, separated by commas."""
 
 OPEN_ANNOTATION = "spotwright.dev/open"
-"""Marks a pod that is open to all rungs of its ladder: who follows the order of their pools, for people."""
+"""Marks a pod that is open to all rungs of its ladder: names, for people, what follows the order of their pools."""
 
 ADMISSION_ANNOTATION = "spotwright.dev/admission"
-"""The token of the review that pinned the pod to a rung: by it a replica recognizes the pod for which a number was given out."""
+"""The token of the review that pinned the pod to a rung: it identifies the pod of an assigned number."""
 
 REFUSED_ANNOTATION = "spotwright.dev/refused"
-"""Marks a pod, with the value ``true``, that runs no user code: it says which budget is spent, and is not an attempt."""
+"""Marks a pod, with the value ``true``, that runs no user code: it reports the spent budget, and is not an attempt."""
 
 WHY_ANNOTATION = "spotwright.dev/why"
 """The sentence for people: why this rung, or why the pod is refused."""
@@ -413,21 +413,21 @@ async def _is_noted(_: Admission, __: AdmissionContext) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionContext:
-    """The records of a pod's task that a review decides with.
+    """The records of a pod's task for a review's decision.
 
     ``history`` are its attempts in order of creation. ``number`` was assigned to this attempt; None: one more than the history
-    has. ``agree`` gets the pools of each rung of the pod's ladder and of the chosen rung, and returns the pools on which the
-    pods of the same gang, restart and ladder agreed; None: the pod is in no gang. ``has_begun``: another pod of that restart
-    was admitted, so none is refused. ``without_capacity`` are pools that are skipped for now. ``autoscalers`` is the observed
-    state of the cluster's autoscalers. ``stays`` says why the descheduler will not evict a pod that gets no node; empty if it
-    will.
+    has. ``agree`` gets the pools of each rung of the pod's ladder and of the chosen rung, and returns the pools agreed by the
+    pods of the same gang, restart and ladder; None: the pod is not in a gang. ``has_begun``: another pod of that restart was
+    admitted, so none is refused. ``without_capacity`` are unavailable pools. ``autoscalers`` is the observed state of the
+    cluster's autoscalers. ``stays`` says why the descheduler will not evict a pod without a node; empty if it will.
 
     ``token`` marks the pod. ``keep`` stores the decision made with these facts before the API server gets it. It returns other
-    facts to decide with if another review took the number, the gang agreed on other pools, or the decision cannot be stored.
+    facts for a new decision if another review took the number, the gang agreed on other pools, or the decision cannot be
+    stored.
 
-    ``is_known``: false if the read failed, so that neither a number nor a rung is certain. ``is_admitted``: a review pinned
-    the pod to a rung just now, and this review comes after it. ``is_late``: the end of an earlier attempt was not recorded in
-    time, so the rung follows from what was.
+    ``is_known``: false if the read failed, so that neither a number nor a rung is certain. ``is_admitted``: an earlier review
+    has just pinned the pod to a rung. ``is_late``: the end of an earlier attempt was not recorded in time, so the rung follows
+    from the recorded ones.
     """
 
     history: Sequence[PastAttempt] = ()
@@ -453,8 +453,8 @@ def admit_pod(
 ) -> Outcome:
     """The outcome for a pod that is about to be created; ``data`` is not changed.
 
-    ``refusals`` is how refused pods are made, or their image alone. ``own_retries`` is a clause that says why the retries of the
-    pod's owner differ from the policy's: then no budget is spent, because a refusal would not end the owner.
+    ``refusals`` is the form of refused pods, or only their image. ``own_retries`` is a clause that says why the owner's retries
+    differ from the policy's: then no budget is spent, because a refusal would not end the owner.
     """
     reason = _reason_to_leave(data) or _reason_in(facts)
     if reason or config is None:
@@ -485,9 +485,7 @@ def admit_pod(
         return Outcome("pod is refused", _replacing(data, refused, marks), kept=kept)
     pod = _Pod(data, config, policy, ladder, _is_queued(data))
     chosen = _with_gang(_chosen(pod, decided, facts), ladder, facts)
-    why = (
-        decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why
-    )  # no rung was chosen for it
+    why = decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why  # without a chosen rung
     late = _late(facts)
     why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries, late]))
     marks = _marks(decided, why, facts)
@@ -502,7 +500,7 @@ def admit_pod(
 
 
 def _late(facts: AdmissionContext) -> str:
-    """A clause for a pod that was decided about before all earlier ends were recorded; empty for others."""
+    """A clause for a pod that was decided before all earlier ends were recorded; empty for others."""
     if not facts.is_late:
         return ""
     seen = [
@@ -516,8 +514,8 @@ def _late(facts: AdmissionContext) -> str:
 def _why_made_again(data: Mapping[str, Any]) -> str:
     """A clause for a pod that the training operator recreates after any failure, refused or not; empty for others.
 
-    Source: kubeflow/trainer v1.9, ``pkg/controller.v1/common/pod.go``: under OnFailure and Always it deletes a failed pod,
-    creates the next and counts neither.
+    Source: kubeflow/trainer v1.9, ``pkg/controller.v1/common/pod.go``: under OnFailure and Always it deletes a failed pod and
+    creates the next without counting.
     """
     policy, owner = data["spec"].get("restartPolicy"), controller_of(data)
     roles = kind_of(owner.api_version, owner.kind).roles if owner is not None else ()
@@ -527,12 +525,12 @@ def _why_made_again(data: Mapping[str, Any]) -> str:
 
 
 def wants_facts(data: Mapping[str, Any]) -> bool:
-    """Whether a pod with its owner's policy is about to be pinned to a rung, depending on its history."""
+    """Whether a pod with its owner's policy will be pinned to a rung, depending on its history."""
     return not _reason_to_leave(data)
 
 
 def _reason_to_leave(data: Mapping[str, Any]) -> str:
-    """Why a pod is left unchanged, whatever its history and configuration; empty if it is pinned to a rung."""
+    """Why a pod is left unchanged, regardless of its history and configuration; empty if it is pinned to a rung."""
     annotations = value_at(data, ("metadata", "annotations")) or {}
     if is_ignored(data) or POLICY_ANNOTATION not in annotations:
         return "pod has no policy"
@@ -548,7 +546,7 @@ def _reason_in(facts: AdmissionContext) -> str:
 
 
 def task_of(data: Mapping[str, Any]) -> str:
-    """The path of a pod's task in policies: what placement wrote into its environment, else the pod's name."""
+    """The path of a pod's task in policies: from the environment written by placement, else the pod's name."""
     for container in value_at(data, ("spec", "containers")) or ():
         for variable in container.get("env") or ():
             if variable.get("name") == "SPOTWRIGHT_TASK" and variable.get("value"):
@@ -557,7 +555,7 @@ def task_of(data: Mapping[str, Any]) -> str:
 
 
 def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy, Ladder]:
-    """The policy that the pod's task has in the configuration and in the pod, and its ladder. Raises :class:`InputError`."""
+    """The policy of the pod's task, by the configuration and the pod, and its ladder. Raises :class:`InputError`."""
     editor = Editor(data_document(data, f"Pod {name_of(data.get('metadata'))}"), steps=Steps(MOST_STEPS))
     ctx = PlaceContext(editor, config, References().find, PlaceOptions(may_add=False, has_webhook=True))
     policy = ctx.policy(task_of(data))
@@ -581,7 +579,7 @@ class _Pod(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """The rungs that a pod is admitted for, by their indexes: one, or several that it is open to. ``why`` is a clause."""
+    """The indexes of the rungs that a pod is admitted for: one, or several if it is open. ``why`` is a clause."""
 
     rungs: tuple[int, ...]
     why: str = ""
@@ -597,8 +595,8 @@ class _Chosen(NamedTuple):
 def _chosen(pod: _Pod, decided: NextAttempt, facts: AdmissionContext) -> _Chosen:
     """The chosen rung, or all rungs that the attempt may use now.
 
-    All of them if the autoscaler itself keeps the order of their pools, unless an interruption or a recall decided the rung;
-    and always if the descheduler would not evict the pod from a pool that cannot grow, where it would otherwise wait forever.
+    All if the autoscaler keeps the order of their pools, unless an interruption or a recall decided the rung; and always if the
+    descheduler would not evict the pod from a pool that cannot grow, where it would otherwise wait forever.
     """
     ladder, every = pod.ladder, pod.config.pools
     pinned, allowed = _Chosen((decided.rung,)), allowed_rungs(decided.spent, pod.policy, ladder)
@@ -622,7 +620,7 @@ def _count(allowed: Sequence[int], ladder: Ladder) -> str:
 
 
 def _with_gang(chosen: _Chosen, ladder: Ladder, facts: AdmissionContext) -> _Chosen:
-    """The rungs on which the pods of its gang with the same ladder have agreed: the first one that was asked decides."""
+    """The rungs agreed by the gang's pods with the same ladder: the first pod decides."""
     if facts.agree is None:
         return chosen
     agreed = facts.agree([rung.pools for rung in ladder.rungs], chosen.pools(ladder))
@@ -654,7 +652,7 @@ def _pin_to_rung(
 
 
 def _library(data: Mapping[str, Any], config: Config, policy: Policy) -> PodChange:
-    """The library for a pod that KFP has made of a task's code."""
+    """The library for a pod that KFP made from a task's code."""
     variables = {name for one in data["spec"].get("containers") or () for name in _names(one.get("env"))}
     if RUN_LABEL not in (value_at(data, ("metadata", "labels")) or {}) or "SPOTWRIGHT_TASK" not in variables:
         return NO_CHANGE
@@ -672,7 +670,7 @@ def _is_queued(data: Mapping[str, Any]) -> bool:
 
 
 def _pin(pod: _Pod, chosen: _Chosen) -> PodChange:
-    """The change of a pod for its rung: as placement's for all rungs, with the pools of this one alone."""
+    """The change of a pod for its rung: like placement's for all rungs, with only this rung's pools."""
     ladder, every = pod.ladder, pod.config.pools
     rungs = tuple(ladder.rungs[index] for index in chosen.rungs)
     used = [every[name] for name in chosen.pools(ladder)]
@@ -688,7 +686,7 @@ def _pin(pod: _Pod, chosen: _Chosen) -> PodChange:
 def _of_attempt(data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Pool], grace: object) -> PodChange:
     """The variables that depend on the attempt, for every container that has its task's variables.
 
-    SPOTWRIGHT_GRACE is left out where Argo ends the code within a second of SIGTERM, whatever the grace period.
+    SPOTWRIGHT_GRACE is omitted if Argo ends the code within a second of SIGTERM, regardless of the grace period.
     """
     values = {"SPOTWRIGHT_ATTEMPT": str(decided.number)}
     if len({pool.notice for pool in used}) == 1:

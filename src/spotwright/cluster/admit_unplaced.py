@@ -1,9 +1,9 @@
 """Places a pod whose Job, JobSet, Workflow or training job was created while the webhook was down.
 
-Such an object is not placed, and its pods have no policy: without this module, none of its attempts would ever be placed. So
-its owners are read, the object is placed in memory, and the pod gets its role's placement directly. The object's own retries
-still limit it, so such a pod is never refused. A pod is left alone if its object was placed, opts out, fits no pool or is too
-large to be read, or if the pod is in a queue of Kueue, whose flavor has chosen its nodes.
+Such an object and its pods have no policy: without this module, its attempts would never be placed. So its owners are read, the
+object is placed in memory, and the pod gets its role's placement directly. The object's own retries still limit it, so such a
+pod is never refused. A pod is left alone if its object was placed, opts out, fits no pool or is too large to be read, or if the
+pod is in a queue of Kueue, whose flavor has chosen its nodes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 OWNER_KINDS: frozenset[tuple[str, str]] = frozenset(
     (kind.group, kind.name) for kind in run_kinds().values() if kind.place is not None
 )
-"""The controllers, by group and kind, whose pods are placed one by one if the object was not. None of them serves traffic."""
+"""The controllers, by group and kind, whose pods are placed individually if the object was not. They do not serve traffic."""
 
 _QUEUED = "is in a queue of Kueue"
 _NO_ROLE = "its owner's kind does not create pods like this"
@@ -64,7 +64,7 @@ _LONGEST_NAME = 100  # characters of a name in a sentence
 
 
 def is_of_a_run(pod: Mapping[str, Any]) -> bool:
-    """Whether a new pod has no policy, and a controller that is a run or a part of one."""
+    """Whether a new pod has no policy, and its controller is a run or a part of one."""
     owner = controller_of(pod)
     if pod.get("kind") != "Pod" or owner is None or owner.group_kind not in OWNER_KINDS:
         return False
@@ -90,7 +90,7 @@ def place_at_pod(
     *,
     steps: Steps | None = None,
 ) -> Outcome:
-    """Place a pod of an object that was not placed, without changing the arguments. ``steps`` limits the work.
+    """Place a pod of an unplaced object, without changing the arguments. ``steps`` limits the work.
 
     ``owners`` are the pod's, nearest first; the last one is the run. ``beside`` are the objects that placing the run reads.
     The outcome has the placed pod only if a placement exists.
@@ -115,7 +115,7 @@ def place_at_pod(
 
 
 def why_unplaced_retries(root: Mapping[str, Any]) -> str:
-    """A clause for the pod's reason: which part of the policy does not apply, because only the owner could carry it."""
+    """A clause for the pod's reason: the part of the policy that does not apply, because only the owner could carry it."""
     spec, kind = mapping(root.get("spec")), str(root.get("kind"))
     own = [
         f"{name} {spec[name]}" for name in ("backoffLimit", "backoffLimitPerIndex") if isinstance(spec.get(name), int)
@@ -140,7 +140,7 @@ def _rules(pod: Mapping[str, Any], root: Mapping[str, Any], role: RoleReport) ->
 
 
 def _filled_in(text: str, pod: Mapping[str, Any], root: Mapping[str, Any]) -> str:
-    """What Argo would have filled in for an expression in a template: the workflow's name, and the digest of the node's."""
+    """Argo's value for an expression in a template: the workflow's name, and the digest of the node's."""
     if "{{workflow.name}}" in text:
         return text.replace("{{workflow.name}}", str(metadata(root).get("name", "")))
     if "{{" not in text:
@@ -152,7 +152,7 @@ def _filled_in(text: str, pod: Mapping[str, Any], root: Mapping[str, Any]) -> st
 def _roles(
     root: Mapping[str, Any], config: Config, beside: Sequence[Mapping[str, Any]], steps: Steps | None
 ) -> Sequence[RoleReport]:
-    """The roles of a run, as its placement decides about them. Raises :class:`InputError`."""
+    """The roles of a run, as its placement decides them. Raises :class:`InputError`."""
     if not is_backend_workflow(root):
         return place_as_new(root, config, beside, steps=steps)[1].roles
     require_pools(config)
@@ -164,7 +164,7 @@ def _roles(
 def _role_of(
     pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], every: Sequence[RoleReport]
 ) -> RoleReport | None:
-    """The run's role that the pod has; None if the placement has no such role, as for KFP's drivers."""
+    """The pod's role in the run; None if the placement has no such role, as for KFP's drivers."""
     root, task = owners[-1], task_name(pod, owners)
     if is_backend_workflow(root):
         return next((role for role in every if task.template in (path.replace("/", ".") for path in role.tasks)), None)
@@ -201,5 +201,5 @@ def noted_unplaced(notes: Iterable[str], pod: Mapping[str, Any]) -> str:
 
 
 def note_of(pod: Mapping[str, Any]) -> str:
-    """The beginning of a note about a pod that no review has placed."""
+    """The beginning of a note about a pod that was not placed by a review."""
     return f"pod {metadata(pod).get('name', '')} {UNPLACED}: "

@@ -1,15 +1,15 @@
 """Restores the placement that an update removed from an object, so that applying the same file again changes nothing.
 
-An apply replaces lists that it cannot merge (the tolerations of a Job, every list of a custom resource) by the file's. That
-would drop what placement added, or the API server would refuse the update, because most kinds fix their pods at creation. Two
-things show that the user's part is unchanged:
+An apply replaces lists that it cannot merge (the tolerations of a Job, every list of a custom resource) with the file's. That
+would drop placement's additions, or the API server would refuse the update, because most kinds fix their pods at creation. The
+user's part is unchanged in two cases:
 
-- The object is placed again, and gets the former pods.
-- ``kubectl apply`` keeps what it sent in an annotation. If that is unchanged, the missing fields are ours, even if the policy
-  has changed since, or another webhook's: JobSet adds fields only to new objects.
+- Placing the object again gives the former pods.
+- ``kubectl apply`` keeps the sent object in an annotation. If that is unchanged, the missing fields are ours, even if the
+  policy has changed since, or another webhook's: JobSet adds fields only to new objects.
 
 Otherwise the update is the user's and is left alone. Templates of future work (a CronJob, a WorkflowTemplate) are then placed
-again, or their objects would have no placement. The object's list of managers says who wrote which field.
+again, or their objects would have no placement. The object's managed fields say who wrote which field.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _spec_of(manager: Any) -> Any:
 
 
 def _kept(value: Any, owned: Sequence[Mapping[str, Any]]) -> Any:
-    """The parts of a value that one of these sets of fields has; all of it if a set names no field below it."""
+    """The parts of a value in one of these sets of fields; all of it if a set names no field below it."""
     if any(not (fields.keys() - {"."}) for fields in owned):
         return value
     if isinstance(value, dict):
@@ -77,7 +77,7 @@ def _below(owned: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str
 def _of_items(owned: Sequence[Mapping[str, Any]], items: Sequence[Any]) -> Iterator[list[Mapping[str, Any]]]:
     """The fields of each item of a list whose items are identified by keys (``k:{"name":"a"}``), or by value (``v:"a"``).
 
-    Users write managed fields too, so the fields are looked up: each item is not compared with each of them.
+    Users can write managed fields, so the fields are looked up instead of comparing each item with each field.
     """
     by_value: dict[str, list[Mapping[str, Any]]] = {}
     by_keys: dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]] = {}
@@ -95,7 +95,7 @@ def _of_items(owned: Sequence[Mapping[str, Any]], items: Sequence[Any]) -> Itera
         yield found
 
 
-_MOST_SETS_OF_KEYS = 8  # of one list: Kubernetes has one for each list
+_MOST_SETS_OF_KEYS = 8  # of a list: Kubernetes has one
 
 
 def _value_of(text: str) -> Any:
@@ -110,7 +110,7 @@ def _sorted(value: Any) -> str:
 
 
 _APPLY = "kubectl-client-side-apply"
-"""The field manager of ``kubectl apply``, unless its user names another."""
+"""The default field manager of ``kubectl apply``."""
 
 
 def _may_change(data: Mapping[str, Any]) -> bool:
@@ -138,7 +138,7 @@ def restore_object(
     if not is_admitted(old) or is_ignored(data) or data.get("spec") == old.get("spec"):
         return unchanged
     rival = admitted_by(old) if by else ""
-    if rival not in ("", by):  # what another controller has placed, it restores
+    if rival not in ("", by):  # the controller that placed it restores it
         return Outcome(Verdict.NOTHING_TO_DO, rival=rival)
     marks = {} if is_admitted(data) else kept_mark(old)
     again = _placed_again(data, config, beside, marks, steps)
@@ -181,8 +181,8 @@ def _placed_from_scratch(
 ) -> PlacedObject | None:
     """The object placed from its unplaced form; None unless that reproduces the previous pods.
 
-    A server-side apply removes part of the placement and leaves the rest, and a PipelineRun's task gets settings that depend
-    on all its tasks. Fields without a manager are placement or defaults, and both are in the old object too.
+    A server-side apply removes only part of the placement, and a PipelineRun's task gets settings that depend on all its tasks.
+    Fields without a manager are placement or defaults, which the old object has too.
     """
     bare = without_unowned_fields(data)
     again = None if bare is None else _placed_again(bare, config, beside, marks, steps)
@@ -190,7 +190,7 @@ def _placed_from_scratch(
 
 
 def _with_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> Any:
-    """The spec of a placed object with the API server's defaults, which ``data`` has."""
+    """The spec of a placed object with the API server's defaults from ``data``."""
     whole = {**data, "spec": _filled(placed.get("spec"), data.get("spec"))}
     return patched(whole, dependent_defaults(data, placed))["spec"]
 
@@ -218,7 +218,7 @@ def _restored(data: Mapping[str, Any], spec: Any, mark: str = "") -> Outcome:
 
 
 def _filled(value: Any, old: Any) -> Any:
-    """A value with everything that only ``old`` has; where both have something, the value's stays."""
+    """A value merged with ``old``; the value takes precedence."""
     if isinstance(value, dict) and isinstance(old, dict):
         kept = {name: _filled(item, old[name]) if name in old else item for name, item in value.items()}
         return {**kept, **{name: item for name, item in old.items() if name not in value}}
@@ -240,7 +240,7 @@ def _filled_list(items: Sequence[Any], old: Sequence[Any]) -> Sequence[Any]:
 
 
 def _is_part(value: Any, old: Any) -> bool:
-    """Whether ``old`` is the same item as a value, with perhaps more in it. Named items are identified by name."""
+    """Whether ``old`` is the same item as a value, perhaps with more fields. Named items are identified by name."""
     if isinstance(value, dict) and isinstance(old, dict):
         if "name" in value and "name" in old:
             return bool(value["name"] == old["name"])

@@ -1,12 +1,12 @@
 """Finds the cluster, logs in, and sends requests to its API server, with retries.
 
-It retries all requests after 429, and reads after 5xx and lost connections. It also sends Events about objects: ``kubectl
-describe`` shows them to those who can fix the object.
+It retries all requests after 429, and reads after 5xx and lost connections. It also sends Events about objects, which ``kubectl
+describe`` shows.
 
 lightkube reads the configuration (a service account inside a pod, or the context of a kubeconfig), checks the server's
 certificate and sends tokens. It does not know the version ``client.authentication.k8s.io/v1``, whose answer differs from
 ``v1beta1`` only in its name, so such commands are called as ``v1beta1``. A command that insists on ``v1`` gets its request in
-``KUBERNETES_EXEC_INFO``, as from kubectl. No token is ever part of a message.
+``KUBERNETES_EXEC_INFO``, as from kubectl. Messages never contain tokens.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def find_cluster(context: str | None = None, *, kubeconfig: str | None = None) -
     """The cluster of a context of the kubeconfig; without a context the pod's own cluster, else the current context.
 
     ``kubeconfig`` is a path; the default is ``$KUBECONFIG``, then ``~/.kube/config``. Raises :class:`InputError` that names the
-    file, never what is in it.
+    file, never its content.
     """
     if context is None and kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         try:
             return _login(KubeConfig.from_service_account().get())
         except (WrongConfiguration, KeyError, OSError):
-            pass  # no service account is mounted: a kubeconfig may be there
+            pass  # no service account: try a kubeconfig
     path = kubeconfig or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or DEFAULT_KUBECONFIG
     where = Path(path).expanduser()
     if not where.is_file():
@@ -100,7 +100,7 @@ def find_cluster(context: str | None = None, *, kubeconfig: str | None = None) -
 def connect(cluster: SingleConfig, *, many_streams: bool = False) -> httpx2.AsyncClient:
     """A client with the cluster's address, certificates and authentication. Raises :class:`InputError` for wrong ones.
 
-    ``many_streams``: the client opens as many connections at once as are asked for, where the library's limit is 100.
+    ``many_streams``: the client may open any number of connections, instead of the library's 100.
     """
     parameters = ConnectionParams(timeout=httpx2.Timeout(_ANSWER, connect=_CONNECT))
     try:
@@ -135,7 +135,7 @@ _AGAIN = frozenset((429, 500, 502, 503, 504))
 
 
 TOO_LARGE = 413
-"""The status of an answer that has more bytes than are read."""
+"""The status of an answer that is too large to read."""
 
 
 class ApiFailed(SpotwrightError):
@@ -157,7 +157,7 @@ class LoginFailed(ApiFailed):
 
     @property
     def may_pass(self) -> bool:
-        """Not within seconds, and a command that asks a person would ask again and again."""
+        """Never: not within seconds, and an interactive command would ask again and again."""
         return False
 
 
@@ -172,20 +172,20 @@ _CORE = (
     "Node",
     "PersistentVolumeClaim",
     "Pod",
-)  # kinds of Kubernetes' core that are read
+)  # kinds of Kubernetes' core that Spotwright reads
 _OWN = {"spotwright.dev": ("SpotCounter",)}  # kinds of the controller's own objects, by their group
 _VERSION = re.compile(r"v[0-9]{1,2}(?:(?:alpha|beta)[0-9]{1,2})?")
 _LABEL = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 )  # kubernetes, apimachinery, pkg/util/validation: dns1123LabelFmt
-_LONGEST_LABEL, _LONGEST_NAME = 63, 253  # characters of a namespace, and of a name, whose parts may be as long as it
+_LONGEST_LABEL, _LONGEST_NAME = 63, 253  # characters of a namespace, and of a name with parts of any length
 
 
 def object_path(api_version: str, kind: str, name: str | None = None, namespace: str = "") -> str:
     """The path of an object, or of all objects of its kind if ``name`` is None; cluster-wide without a ``namespace``.
 
-    Every path with a part taken from an object is built here, so the author of an owner's, a template's or a node's name
-    cannot choose what is requested with our rights: names must be DNS names, and kinds must be ones that Spotwright reads, in
+    Every path with a part taken from an object is built here, so that the author of an owner's, a template's or a node's name
+    cannot choose the request made with our rights: names must be DNS names, and kinds must be ones that Spotwright reads, in
     their own groups. Anything else raises :class:`ApiFailed` with the status 404.
     """
     group, _, version = api_version.rpartition("/")
@@ -210,7 +210,7 @@ class Api:
         self._offset = 0.0
 
     def now(self) -> float:
-        """The server's clock, in Unix seconds, as good as whole seconds in ``Date`` allow."""
+        """The server's clock, in Unix seconds, to the precision of ``Date`` (whole seconds)."""
         return time.time() + self._offset
 
     async def close(self) -> None:
@@ -220,9 +220,9 @@ class Api:
     async def get(
         self, path: str, params: Mapping[str, str] | None = None, *, at_most: int | None = None
     ) -> dict[str, Any]:
-        """Read an object or a list. Raises :class:`ApiFailed`, for what may pass only after several tries.
+        """Read an object or a list. Raises :class:`ApiFailed`, for transient errors only after several tries.
 
-        Of an answer with more bytes than ``at_most`` the rest is not received: then the error has the status :data:`TOO_LARGE`.
+        An answer with more bytes than ``at_most`` is not read to its end: the error has the status :data:`TOO_LARGE`.
         """
         return await self._send_again("GET", path, params, None, decode, at_most)
 
@@ -235,7 +235,7 @@ class Api:
     async def get_or_none(
         self, path: str, *, at_most: int | None = None, memory: int = MOST_MEMORY
     ) -> dict[str, Any] | None:
-        """Read an object that may not be there. Raises :class:`ApiFailed` for everything but 404.
+        """Read an object that may not exist. Raises :class:`ApiFailed` for any error except 404.
 
         An object with more bytes than ``at_most``, or one that would take more than ``memory`` bytes here, is not read: the
         status is :data:`TOO_LARGE`.
@@ -248,7 +248,7 @@ class Api:
             raise
 
     async def send(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """Write. Only 429 is tried again: after any other failure the write may have happened. Raises :class:`ApiFailed`."""
+        """Write. Only 429 is retried: after any other failure the write may have happened. Raises :class:`ApiFailed`."""
         return await self._send_again(method, path, None, body, decode)
 
     async def _send_again(
@@ -381,7 +381,7 @@ def _page(content: bytes) -> ListPage:
 
 
 def wait_before(attempt: int, retry_after: float | None) -> float:
-    """Seconds until the next try after the ``attempt``-th failure in a row: the server's wish, else twice as long each time."""
+    """Seconds until the next try after the ``attempt``-th consecutive failure: the server's value, else doubled each time."""
     if retry_after is not None:
         return min(retry_after, _OBEYED)
     longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(attempt - 1, 10))
@@ -389,7 +389,7 @@ def wait_before(attempt: int, retry_after: float | None) -> float:
 
 
 def _content_type(method: str, body: object) -> str:
-    """The type of a body: a patch that is a list is one of operations (RFC 6902), any other one is merged (RFC 7386)."""
+    """The content type of a body: a list is a JSON patch (RFC 6902), any other patch is a merge patch (RFC 7386)."""
     if method != "PATCH":
         return "application/json"
     return "application/json-patch+json" if isinstance(body, list) else "application/merge-patch+json"
@@ -426,7 +426,7 @@ _COMPONENT = "spotwright"
 
 
 def about_namespace(name: str) -> dict[str, Any]:
-    """A namespace as what an Event in it is about."""
+    """A namespace as the object of an Event in it."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "namespace": name}}
 
 

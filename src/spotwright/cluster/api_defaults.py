@@ -1,10 +1,10 @@
-"""Tells fields that a user wrote from defaults that the API server filled in before it asked a webhook.
+"""Distinguishes a user's fields from defaults that the API server set before it called the webhook.
 
-``place`` keeps what the user wrote and adds what is missing. A Job reaches a webhook with ``backoffLimit: 6`` even if its file
-has none, so a value that equals the default counts as missing, unless the object shows that it was written: ``kubectl
-apply`` keeps what it sent in an annotation, server-side apply lists the fields of each manager. A default that depends on
-another field is adapted after placement. Sources: Kubernetes, ``pkg/apis/batch/v1/defaults.go`` and
-``pkg/apis/core/v1/defaults.go`` (1.35); for JobSet, ``pkg/webhooks/jobset_webhook.go`` (0.10), whose defaults may be there too.
+``place`` keeps the user's fields and adds missing ones. A Job reaches a webhook with ``backoffLimit: 6`` even if its file has
+none, so a value that equals the default counts as missing, unless the object shows that it was written: ``kubectl apply`` keeps
+the sent object in an annotation, server-side apply lists the fields of each manager. A default that depends on another field is
+adapted after placement. Sources: Kubernetes, ``pkg/apis/batch/v1/defaults.go`` and ``pkg/apis/core/v1/defaults.go`` (1.35); for
+JobSet, ``pkg/webhooks/jobset_webhook.go`` (0.10), whose defaults may be there too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _GRACE = (("terminationGracePeriodSeconds",), 30)
 _NO_LIMIT = 2**31 - 1
-_OF_KUBERNETES = ("", "apps")  # groups whose pod templates the API server fills in
+_OF_KUBERNETES = ("", "apps")  # groups whose pod templates the API server defaults
 _JOB: Sequence[tuple[Path, Any]] = (
     (("backoffLimit",), 6),
     (("podReplacementPolicy",), "TerminatingOrFailed"),
@@ -36,7 +36,7 @@ _JOB: Sequence[tuple[Path, Any]] = (
 
 
 def without_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of an object without the values that equal a default and that no manager is seen to have written."""
+    """A copy of an object without the default values that no manager is known to have written."""
     result: dict[str, Any] = dict(data)
     for path, default in _defaults(data):
         if value_at(data, path, MISSING) == default and not _is_written(data, path):
@@ -45,7 +45,7 @@ def without_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dependent_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The operations that adapt defaults in ``data``, the object as it came, to the fields that placement has added.
+    """The operations that adapt defaults in ``data``, the received object, to the fields added by placement.
 
     ``placed`` is the placed copy, which has no defaults. With a ``podFailurePolicy`` the API server takes only the replacement
     policy Failed; beside a limit for each index, the common limit has no default.
@@ -64,7 +64,7 @@ def dependent_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> li
 
 
 def _defaults(data: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """The paths at which the API server, or the webhook of JobSet, fills in a value that placement may set, with that value."""
+    """The paths that placement may set and the API server or JobSet's webhook defaults, with the default."""
     record = _record(data)
     if base := _job_spec(record):
         for path, default in _JOB:

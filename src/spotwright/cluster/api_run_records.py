@@ -1,11 +1,10 @@
 """Implements :mod:`spotwright.cluster.run_records` by objects of the Kubernetes API, beside their workloads.
 
-Records there survive the loss of a node, are readable by ``kubectl`` with the caller's own rights, and go with their namespace.
+Records there survive a node loss, are readable by ``kubectl`` with the caller's rights, and are deleted with their namespace.
 :mod:`spotwright.cluster.run_objects` defines how events are stored in objects.
 
-The watcher works with plain functions, so a commit blocks here until the API server answers, as it would on a disk. An object
-that others have changed or deleted meanwhile ends the record with :class:`StateError`: it is read anew before anything more is
-written.
+The watcher uses synchronous functions, so a commit blocks until the API server answers, as on a disk. An object changed or
+deleted by others ends the record with :class:`StateError`: it is reread before the next write.
 """
 
 from __future__ import annotations
@@ -85,30 +84,30 @@ _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 
 ReadLog = Callable[[str, int, str, int, int], bytes]
-"""Reads a log: its task, attempt, environment, offset and the most bytes, as :meth:`RunSource.read_log` has them."""
+"""Reads a log; the arguments are those of :meth:`RunSource.read_log`."""
 
 _OBJECT, _RUN = (
     1_300,
     1_100,
-)  # bytes of an object beside its events, and of a SpotRun beside that and its plan (seen on 1.35)
-_KNOWN_FOR = 60.0  # seconds for which it is known of a namespace what was deleted
+)  # bytes of an object besides its events, and of a SpotRun besides that and its plan (seen on 1.35)
+_KNOWN_FOR = 60.0  # seconds for which a namespace's deletions are cached
 _LISTED = 100  # objects in a page of a list: at most 6 MB
 AT_ONCE = 200
-"""Events of one commit: the API server makes some hundred objects a second, and a commit that is too late is made again."""
+"""Events of one commit: the API server creates some hundred objects a second, and a late commit is repeated."""
 
 _MANY = 2  # runs of a namespace whose objects are listed together
-_AT_ONCE = 16  # writes of one commit that are under way at once
+_AT_ONCE = 16  # concurrent writes of a commit
 _PATIENCE = 10.0  # seconds for which a commit waits: other records wait meanwhile
 _TRIES, _PAUSE = 4, 0.02  # of one write, and seconds before the second, twice as long each time
 _CONFLICT = 409
 _NEXT_LINE = "/journal/-"
 _READS = 20.0  # seconds for which a reading waits
-_AGAIN = 0.3  # seconds until objects are listed again if some seem to be missing: lists of several kinds are not atomic
+_AGAIN = 0.3  # seconds until missing objects are listed again: lists of several kinds are not atomic
 _LONGEST_PLAN = 256 << 10  # characters of a packed plan: more than a megabyte of configuration and templates
 
 
 def get_soon(kubernetes: Kubernetes, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
-    """Read from the API, for no longer than a look may take. Raises :class:`ApiFailed`."""
+    """Read from the API within the time of a look. Raises :class:`ApiFailed`."""
     return _soon(kubernetes, path, kubernetes.api.get(path, params))
 
 
@@ -163,14 +162,14 @@ class ApiRun:
         self._run: dict[str, Any] | None = {"plan": plan} if plan else None
         self.rows = RunRows()
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
-        """All objects of the run as they were read last, without their journals, by kind and name."""
+        """All objects of the run as last read, without their journals, by kind and name."""
         self.sizes: dict[tuple[str, str], int] = {}
         """The bytes of events in each object."""
         self.versions: dict[str, str] = {}
-        """The versions of the SpotRun and of the lists of its tasks and attempts, by kind; anything newer was not read."""
+        """The read versions of the SpotRun and of the lists of its tasks and attempts, by kind."""
         self.missing: list[int] = []
         """The numbers of deleted events that the run does not mention yet."""
-        self._said = 0  # how many of them a note says
+        self._said = 0  # the number of them in a note
 
     @property
     def place(self) -> str:
@@ -188,18 +187,18 @@ class ApiRun:
         return self._run
 
     def failed(self, error: ApiFailed) -> StateError:
-        """The error for people, of one of the API server."""
+        """The error for people, from the API server's."""
         return StateError(f"{self.place}: its records cannot be read ({error})")
 
     def forget(self) -> None:
-        """Drop everything but its plan: the recorder has folded the rest."""
+        """Drop everything except its plan: the recorder has folded the rest."""
         self._run = {"plan": self.packed_plan}
         self.rows = RunRows()
         self.objects, self.sizes = {}, {}
 
     @property
     def packed_plan(self) -> str:
-        """Its plan, as its object holds it."""
+        """Its plan, as stored in its object."""
         return str((self._run or {}).get("plan", ""))
 
     @property
@@ -248,7 +247,7 @@ class ApiRun:
                 yield {"kind": kind, **found}
 
     def hear(self, found: dict[str, Any]) -> None:
-        """Take an object that has changed."""
+        """Apply a changed object."""
         if found["kind"] == RUN:
             self._run = found
         self._take(found)
@@ -296,7 +295,7 @@ class ApiRun:
         yield Look(not has_ended, self._events(after))
 
     def _events(self, after: int) -> Iterator[tuple[int, Event]]:
-        """The events after a number. If the run lost some, those that fit the rest, and a note if it has none yet."""
+        """The events after a number. If the run lost some, the events that fit the rest, and a note if it has none yet."""
         if not self.rows.has_lost:
             yield from decoded((row.journal_row for row in self.rows.after(after)), self.place, str)
             return
@@ -346,7 +345,7 @@ def _is_of(found: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
 class ApiRecords:
     """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the recorder.
 
-    ``logs`` tells people which logs are stored, ``recorder`` tells readers which Lease to look at: NAMESPACE/NAME.
+    ``logs`` describes the stored logs for people, ``recorder`` is the Lease for readers: NAMESPACE/NAME.
     """
 
     kept: float | None = AGE
@@ -359,7 +358,7 @@ class ApiRecords:
         recorder: str = "",
     ) -> None:
         self._kubernetes, self._namespaces, self._logs, self._recorder = kubernetes, namespaces, logs, recorder
-        self._deleted: dict[str, tuple[float, float]] = {}  # by namespace: until when it is believed, and the moment
+        self._deleted: dict[str, tuple[float, float]] = {}  # by namespace: until when it is valid, and the time
 
     def _get(self, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
         """Read, for no longer than a look may take. Raises :class:`ApiFailed`."""
@@ -427,7 +426,7 @@ class ApiRecords:
         return until
 
     def _listed(self, params: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """The SpotRuns of all namespaces that can be read. One that is passed over is found when its workload is looked at."""
+        """The SpotRuns of all readable namespaces. A skipped one is found when its workload is looked at."""
         for namespace in self._namespaces or ("",):
             try:
                 yield from ApiRun(self._get, namespace, "all").listed(RUN, params)
@@ -468,20 +467,20 @@ class ApiRecord:
         self._kubernetes, self.folder, self._namespace, self._logs = kubernetes, folder, namespace, logs
         self._recorder = recorder
         self._known: Glance | None = None  # from a list
-        self._incomplete = "", ""  # the reason why the run is not recorded whole, and a sentence
+        self._incomplete = "", ""  # why the run is not fully recorded: a reason and a sentence
         self._conditions: Conditions = ()  # as they were shown last
-        self._read: ApiRun | None = None  # what was read of it, until it is open
+        self._read: ApiRun | None = None  # its content until it is open
         self.uid = ""  # of its workload
         self.parts: Callable[[str], Sequence[dict[str, Any]] | None] = _no_parts
         """Has its objects, if they were listed with other runs."""
         self._plan = ""
         self._epoch = self._last = self._size = 0
-        self._is_taken = False  # whether a write was, since it was opened
+        self._is_taken = False  # whether a write succeeded since it was opened
         self._objects = 1  # existing ones, and ones to create
         self._run = _Object(folder.name, RUN, Home())
         self._pages: dict[Home, _Object] = {}  # the last one of each home
         self.at_once = AT_ONCE
-        self._changed: list[_Object] = []  # with lines that are to be added
+        self._changed: list[_Object] = []  # with lines to add
         self._owner: dict[str, Any] = {}
         self.lost: Sequence[int] = ()
 
@@ -513,8 +512,8 @@ class ApiRecord:
         return None if found is None else self._glance(found)
 
     def know(self, found: Mapping[str, Any]) -> None:
-        """Take the SpotRun from a list, which the next glance needs not read."""
-        with suppress(StateError):  # else the glance says so
+        """Use the SpotRun from a list, so that the next glance need not read it."""
+        with suppress(StateError):  # the glance reports it
             self._known = self._glance(found)
 
     def _glance(self, found: Mapping[str, Any]) -> Glance:
@@ -588,7 +587,7 @@ class ApiRecord:
         return bool(rows)
 
     def _find_pages(self, read: ApiRun) -> None:
-        """Find the last page of each home among the objects that were read."""
+        """Find the last page of each home among the read objects."""
         self._pages.clear()
         self._changed.clear()
         for (kind, name), found in read.objects.items():
@@ -602,7 +601,7 @@ class ApiRecord:
                 self._pages[home] = one
 
     def _mark_absent(self, lost: Sequence[int]) -> None:
-        """Write down which events are lost, so that no reader waits for them."""
+        """Record the lost events, so that readers do not wait for them."""
 
         async def write(api: Api) -> None:
             await self._patch(api, self._run, [{"op": "add", "path": "/absent", "value": lost}])
@@ -626,7 +625,7 @@ class ApiRecord:
                 async with gate:
                     await self._write(api, each, state, ends=ends)
 
-            first = [each for each in changed if each is self._run and not self._owner]  # what the others belong to
+            first = [each for each in changed if each is self._run and not self._owner]  # the owner of the others
             last = [
                 each for each in changed if each is self._run and self._owner and ends
             ]  # it says that the run has ended
@@ -718,7 +717,9 @@ class ApiRecord:
             found = await api.get(records_path(page.kind, self._namespace, page.name))
             if sum(map(len, found.get("journal") or ())) != page.size - sum(map(len, lines)):
                 raise
-            page.version = str(metadata(found).get("resourceVersion", ""))  # the end of its log was written beside
+            page.version = str(
+                metadata(found).get("resourceVersion", "")
+            )  # the end of its log was written concurrently
             await self._patch(api, page, operations)
 
     async def _patch(self, api: Api, page: _Object, operations: Sequence[Mapping[str, Any]]) -> None:
@@ -734,10 +735,10 @@ class ApiRecord:
     async def _send(
         self, api: Api, page: _Object, method: str, body: object, is_done: Callable[[Mapping[str, Any]], bool]
     ) -> dict[str, Any]:
-        """Write an object, and again after a failure that may pass, unless it shows that it was written, or has changed.
+        """Write an object, and retry after a transient failure, unless it was written or has changed.
 
-        Else a look with many objects would never be recorded while some writes fail: after each failure all are written anew. The
-        first write since the record was opened shows whether the API server accepts writes; no caller waits for it.
+        Without retries a look with many objects would never be recorded while some writes fail, because all would be repeated.
+        The first write since the record was opened shows whether the API server accepts writes; callers do not wait for it.
         """
         path = records_path(page.kind, self._namespace, page.name)
         where = path if page.version else records_path(page.kind, self._namespace)
@@ -772,7 +773,7 @@ class ApiRecord:
         return {**body, "spec": spec, "status": status, "journal": lines}
 
     def _do(self, write: Callable[[Api], Coroutine[Any, Any, None]]) -> None:
-        """Write and wait for the result. Raises :class:`StateError`, after which it is unknown what was written."""
+        """Write and wait for the result. After :class:`StateError` it is unknown what was written."""
 
         async def within_time() -> None:
             async with asyncio.timeout(_PATIENCE):

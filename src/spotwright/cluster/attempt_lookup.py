@@ -1,10 +1,10 @@
-"""Finds the history of a pod's task while its review waits: its records joined with the numbers already given out.
+"""Finds the history of a pod's task during its review: its records joined with the assigned numbers.
 
-An orchestrator may make the next pod within 30 ms of the end of the one before, and the leader needs a moment to record that
-end. So a review waits for it, at most half a second; after that it asks the API server how the earlier pods have ended
-(:mod:`spotwright.cluster.unrecorded_ends`). Where one is gone, it waits for its record once more, and then counts it as lost.
-So the rung does not depend on how soon attempts are recorded, and no pod is refused for want of facts. Every webhook follows
-the recorder's records; other objects (an owner, a placement's references) it gets from the API server, one at a time.
+An orchestrator may make the next pod within 30 ms of the previous pod's end, which the leader needs a moment to record. So a
+review waits for the record, at most half a second, and then asks the API server how the earlier pods ended
+(:mod:`spotwright.cluster.unrecorded_ends`). If a pod is gone, it waits for its record once more, and then counts it as lost. So
+the rung does not depend on the speed of recording, and pods are not refused for lack of facts. Every webhook watches the
+recorder's records; other objects (an owner, a placement's references) are read from the API server, one at a time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _Found = Mapping[str, Any] | None
 
 
 class _NoPlan(Plan):
-    """Replaces the plan of a run of which only the attempts are read: templates take megabytes, and a review waits."""
+    """Replaces the plan of a run of which only the attempts are read: templates take megabytes."""
 
     def instance(self, template: str, path: str) -> PlannedTask:  # noqa: ARG002  # as that of a plan, as those below
         """A task without a plan."""
@@ -76,21 +76,21 @@ class _NoPlan(Plan):
 
 _NO_TASK, _NO_POLICY = TaskSpec("", ""), Policy()
 NO_PLAN = _NoPlan(TaskGraph("", Dag("root"), {}), configuration.built_in())
-"""The plan of every run whose attempts alone are read."""
+"""The plan of every run of which only the attempts are read."""
 
 
 _LOG = logging.getLogger(__name__)
-_FRESH = 3.0  # seconds in which an answer is given again: a template that was changed counts for what comes after
+_FRESH = 3.0  # seconds for which an answer is cached
 _ANSWERS_KEPT = 32  # objects as they are
-_OWNERS_KEPT = 5_000  # of each the few fields that name tasks
-_LARGEST, _MEMORY = 512 * 1024, 2_000_000  # bytes of an object that a placement refers to, as text and as Python's
+_OWNERS_KEPT = 5_000  # each with the few fields that name tasks
+_LARGEST, _MEMORY = 512 * 1024, 2_000_000  # bytes of a placement's reference, as text and as Python objects
 _LARGEST_OWNER = 3 * 1024 * 1024  # bytes: a Workflow has its whole status
-_LARGEST_KEPT = 16 * 1024  # bytes of those fields: tenants write labels of any number
-_READING = 10.0  # seconds until a read without waiting reviews is cancelled
+_LARGEST_KEPT = 16 * 1024  # bytes of those fields: tenants can write many labels
+_READING = 10.0  # seconds until a read is cancelled that no review awaits
 
 
 class Lookups:
-    """Reads objects of kinds that are placed. ``clock`` is monotonic.
+    """Reads objects of placeable kinds. ``clock`` is monotonic.
 
     An object that cannot be read, or is too large, counts as missing, and the log says why. Concurrent requests for an object
     share one read, which continues even if they give up: a pipeline's first pods arrive together and have one owner.
@@ -118,12 +118,12 @@ class Lookups:
         return found
 
     def _drop_stale(self) -> None:
-        """Drop answers that are not given again: objects as they are take megabytes."""
+        """Drop expired answers: whole objects take megabytes."""
         while self._answers and self._clock() - next(iter(self._answers.values()))[0] >= _FRESH:
             self._answers.popitem(last=False)
 
     async def owners(self, pod: Mapping[str, Any]) -> Lineage:
-        """The owners of a pod, as far as they can be read."""
+        """The readable owners of a pod."""
         namespace = str(metadata(pod).get("namespace", ""))
         read: dict[str, Mapping[str, Any]] = {}
 
@@ -149,7 +149,7 @@ class Lookups:
         return slim
 
     async def _together(self, asked: tuple[str, ...], read: Callable[[], Awaitable[_Found]]) -> _Found:
-        """The result of ``read()``, or of a read that others have started. If cancelled, the read continues."""
+        """The result of ``read()``, or of another caller's read. If cancelled, the read continues."""
         reading = self._readings.get(asked)
         if reading is None:
 
@@ -190,7 +190,7 @@ _KEPT_OF_SPEC = (
 
 
 def _slim(owner: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An owner with what never changes and names tasks: a workflow's templates and status may have megabytes."""
+    """An owner's constant fields that name tasks: a workflow's templates and status may have megabytes."""
     meta, spec = metadata(owner), mapping(owner.get("spec"))
     return {
         "apiVersion": owner.get("apiVersion"),
@@ -215,16 +215,16 @@ def _keep(kept: OrderedDict[Any, Any], key: object, value: object, at_most: int)
         kept.popitem(last=False)
 
 
-_WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
-_LATEST = 4.5  # seconds since a review began in which ends are read that are not recorded; after seven it is given up
-_GONE = 1.5  # seconds for the end of an attempt whose pod is gone: the recorder judges it 0.7 s after that was seen
-_NOTED = 3.0  # seconds for a write: 99 of 100 take less than 0.3 where the machine of the API server is overloaded
+_WAIT = 0.45  # seconds to wait for the previous attempt's end; with the reads around it, half a second
+_LATEST = 4.5  # seconds of a review in which unrecorded ends are read; after seven the review gives up
+_GONE = 1.5  # seconds to wait for the end of an attempt whose pod is gone: the recorder classifies it after 0.7 s
+_NOTED = 3.0  # seconds for a write: 99 of 100 take less than 0.3 even on an overloaded API server
 _POLL = 0.02
 _LARGEST_LIST = 8 * 1024 * 1024  # bytes: a longer list of pods counts as unknown
 _LONGEST_PATH = 2500  # characters: Argo joins the names of all steps above one
-_VALUE = re.compile("[A-Za-z0-9][-A-Za-z0-9_.]{0,62}")  # of a label: anything else would be another selector
+_VALUE = re.compile("[A-Za-z0-9][-A-Za-z0-9_.]{0,62}")  # of a label: anything else would change the selector
 _SELECTORS = tuple(kind.pods_label for kind in run_kinds().values() if kind.pods_label and not kind.is_gang)
-"""A gang may have Jobs, and the pods of a Job are fewer."""
+"""The labels of runs' pods. A gang may have Jobs, and a Job has fewer pods."""
 
 
 class _Asked(NamedTuple):
@@ -245,7 +245,7 @@ class _Asked(NamedTuple):
         return self.name.path if self.name.slots == 1 else f"{self.name.path}-{slot}"
 
     def asking(self, known: Mapping[int, Slot], is_settled: bool | None) -> Asking:
-        """The same, with a request for a number."""
+        """The pod's request for a number."""
         return Asking(self.token, self.namespace, self.root, self.name.path, self.name.slots, known, is_settled)
 
 
@@ -277,9 +277,9 @@ class _Agreement:
 class AttemptHistoryReader:
     """Finds facts for the webhook: :meth:`find`. A background thread folds histories.
 
-    ``history_of`` gives what is recorded of a workload now, and raises :class:`StateError`. ``left_out`` gives the pools without
-    capacity for a namespace at a moment of the API server's clock, ``autoscalers`` what the cluster shows of what adds nodes to
-    the pools.
+    ``history_of`` returns the current records of a workload, and raises :class:`StateError`. ``left_out`` returns the
+    unavailable pools of a namespace at a time of the API server's clock, ``autoscalers`` the state of the cluster's
+    autoscalers.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ class AttemptHistoryReader:
             if is_alone:
                 return await self._alone(request)
             asked = _asked(request, lineage.owners)
-            if len(asked.name.path) > _LONGEST_PATH:  # labels that the API server refuses after this review
+            if len(asked.name.path) > _LONGEST_PATH:  # the API server would refuse its labels after this review
                 return AdmissionContext(is_known=False)
             review = _Review(asked, pod, lineage.owners, asyncio.get_running_loop().time())
             facts = await (self._of_dry_run(asked) if request.dry_run else self._foreseen(review))
@@ -400,7 +400,7 @@ class AttemptHistoryReader:
         return agreed == pools
 
     async def _why_it_stays(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
-        """Why the descheduler should leave the waiting pod alone; a JobSet counts with its present restarts."""
+        """Why the descheduler should leave the waiting pod alone; a JobSet counts with its current restarts."""
         now = [await self._fresh(pod, one) if run_kind(one).retry is Retry.SET else one for one in owners]
         return why_not_made_again(pod, now) or why_many_stay(now)
 
@@ -416,7 +416,7 @@ class AttemptHistoryReader:
         return await self._in_thread(self._facts, asked, given, None)
 
     async def _foreseen(self, review: _Review) -> AdmissionContext:
-        """The facts with the next number, which is assigned together with the decision if nothing has to be waited for."""
+        """The facts with the next number, assigned together with the decision unless there is something to wait for."""
         asking, agreement = await self._asking(review.asked)
         async with _in_time():
             given = await self._numbers.foresee(asking)
@@ -427,10 +427,7 @@ class AttemptHistoryReader:
         return replace(facts, keep=partial(self._take, given_out, until, asking, given, agreement))
 
     async def _given_out(self, review: _Review) -> AdmissionContext:
-        """The facts with a number that is assigned at once if there are no doubts and no pending ends.
-
-        Otherwise it is assigned as soon as that is so, or when the time is over.
-        """
+        """The facts with a number, assigned once there are no doubts and no pending ends, or when the time is over."""
         loop = asyncio.get_running_loop()
         asked, until = review.asked, review.began + _WAIT
         settled = restored = False
@@ -475,9 +472,9 @@ class AttemptHistoryReader:
         return asked.asking(known, None if history.status is RunStatus.RUNNING else True)
 
     async def _unrecorded(self, review: _Review, given: Given, seconds: float) -> Mapping[int, Cause]:
-        """How earlier attempts ended whose ends are not recorded, by number, as far as the API server shows it.
+        """The unrecorded ends of earlier attempts, by number, as shown by the API server.
 
-        It takes no longer than this.
+        It takes at most ``seconds``.
         """
         loop, asked = asyncio.get_running_loop(), review.asked
         latest = loop.time() + seconds
@@ -512,7 +509,7 @@ class AttemptHistoryReader:
         agreement: _Agreement | None,
         seen: Mapping[int, Cause] = MappingProxyType({}),
     ) -> AdmissionContext:
-        """The facts of an attempt with this number. ``seen`` are ends that are not recorded, by the numbers of attempts."""
+        """The facts of an attempt with this number. ``seen`` are unrecorded ends, by attempt number."""
         history, path, now = self._history_of(asked.root), asked.path(given.slot), self._api.now()
         past = set_history(history, asked.gang, path) if asked.gang else before(history, path, given.number, seen)
         return AdmissionContext(
@@ -532,8 +529,8 @@ class AttemptHistoryReader:
     async def _restore(self, asking: Asking, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> None:
         """Adopt the numbers on a task's pods after the object with its numbers was deleted.
 
-        They are read once, in the background, for all reviews that ask for the same pods: a review that would wait too long
-        continues without them.
+        They are read once, in the background, for all reviews of the same pods: a review that would wait too long continues
+        without them.
         """
         found = await self._carried.of(asking.namespace, _selector(pod), patience=_WAIT)
         place = {uid_of(owner): number for number, owner in enumerate(owners)}
@@ -566,7 +563,7 @@ class AttemptHistoryReader:
 
 @asynccontextmanager
 async def _in_time() -> AsyncIterator[None]:
-    """Give the API server so much time to note something; a review does without it then. Raises :class:`StateError`."""
+    """Limit the time of a write; a review continues without it. Raises :class:`StateError`."""
     try:
         async with asyncio.timeout(_NOTED):
             yield
@@ -591,7 +588,7 @@ def _selector(pod: Mapping[str, Any]) -> str:
 
 
 def _of_slots(history: RunState, name: TaskName) -> Iterator[tuple[int, Sequence[AttemptState]]]:
-    """The attempts of the slots that the journal knows."""
+    """The attempts of the slots in the journal."""
     if name.slots == 1:
         yield 0, _attempts(history, name.path)
         return
@@ -632,7 +629,7 @@ def before(
     recorded = _attempts(history, path)
     found = [*map(past_of, recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
     for earlier, cause in seen.items():
-        if earlier > len(found):  # the record was restarted meanwhile
+        if earlier > len(found):  # the record was recreated meanwhile
             continue
         past = found[earlier - 1]
         if not _is_recorded(past):
@@ -641,12 +638,12 @@ def before(
 
 
 def _is_recorded(past: PastAttempt) -> bool:
-    """Whether what followed an attempt is recorded."""
+    """Whether the decision after an attempt is recorded."""
     return past.waited_in_vain or (past.cause is not None and past.is_recorded)
 
 
 def _unsettled(recorded: Sequence[AttemptState]) -> Sequence[Unsettled]:
-    """The recorded attempts whose ends are not; of those in one pod the last one."""
+    """The recorded attempts without a recorded end; of several in one pod, the last one."""
     found = {
         one.key.partition("/")[0]: Unsettled(one.number, one.key.partition("/")[0], one.pod, one.noticed_at is not None)
         for one in recorded
@@ -656,7 +653,7 @@ def _unsettled(recorded: Sequence[AttemptState]) -> Sequence[Unsettled]:
 
 
 def _in_vain(history: RunState, gang: str, path: str, now: float) -> Collection[str]:
-    """The pools skipped only for a task or its set, because it waited there without getting a node."""
+    """The pools skipped only for this task or its set, because it waited there in vain."""
     own = [attempt for _, attempt in members_of(history, gang)] if gang else _attempts(history, path)
     vain = ((one.taken_back.at, one.pools) for one in own if one.taken_back is not None)
     return left_out(pauses_of(sorted(vain)), now)

@@ -1,16 +1,15 @@
-"""Assigns every attempt its number and every gang its rung exactly once, whichever replica is asked.
+"""Assigns every attempt its number and every gang its rung exactly once, on any replica.
 
-An API server asks one replica about a pod and another about the next. So assigned numbers and the rungs agreed by gangs are
-stored in SpotCounters, objects of the Kubernetes API that only the controller writes: all replicas share them, and they
-survive a node loss.
+API servers spread reviews over the replicas. So assigned numbers and the rungs agreed by gangs are stored in SpotCounters,
+objects of the Kubernetes API that only the controller writes: all replicas share them, and they survive a node loss.
 
 The objects also store the decision about each pod, by the token of its review: pod annotations are untrusted, because anyone
-who may write in the namespace can write them. Usually one write does both: a replica foresees the next number from its copy of
-the object, decides with it, and writes number and decision if the number is still free.
+with write access to the namespace can write them. Usually one write does both: a replica foresees the next number from its copy
+of the object, decides with it, and writes number and decision if the number is still free.
 
-A number is assigned before the pod exists, and a quota may prevent that the pod is ever created. A number is confirmed once
-its pod was seen, which every replica watches for itself. A number that is unconfirmed after :data:`PATIENCE` seconds is
-doubtful; it may be assigned again once the API server confirms that the pod does not exist.
+A number is assigned before the pod exists, and a quota may prevent the pod's creation. A number is confirmed once its pod was
+seen; every replica watches pods. A number unconfirmed after :data:`PATIENCE` seconds is doubtful; it may be assigned again once
+the API server confirms that the pod does not exist.
 """
 
 from __future__ import annotations
@@ -52,22 +51,21 @@ __all__ = ["PATIENCE", "Asking", "Given", "Numbers", "PodsSeen", "Seen", "Slot",
 _LOG = logging.getLogger(__name__)
 
 PATIENCE = 2.0
-"""Seconds in which a pod that was admitted is seen by the replicas: their streams are behind by milliseconds."""
+"""Seconds within which replicas see an admitted pod: their watches lag by milliseconds."""
 
-_NEVER_MADE = 3600.0  # seconds: a pod not seen for so long was never made; a sender of reviews may invent pods
-_REVIEWED_AGAIN = (
-    10.0  # seconds in which an API server asks again about a pod that another webhook has changed meanwhile
-)
-_GATHERS = 0.5  # seconds in which pods are seen that are confirmed together
-_OF_OTHERS = 1.2  # seconds after which a pod is confirmed that another replica has admitted, and mostly has confirmed
+_NEVER_MADE = 3600.0  # seconds after which an unseen pod was never created; a sender of reviews can invent pods
+_REVIEWED_AGAIN = 10.0  # seconds within which an API server reinvokes for a pod changed by another webhook
+_GATHERS = 0.5  # seconds of seen pods that are confirmed together
+_OF_OTHERS = 1.2  # seconds after which another replica's pod is confirmed, if it has not been
 _OWN_KEPT = 20_000  # tokens that this replica has given out
-_FORESEEN, _MOST_FORESEEN = 1.0, 1_000  # seconds in which a foreseen number is left to its review, and how many are
+_FORESEEN, _MOST_FORESEEN = 1.0, 1_000  # seconds for which a foreseen number is reserved for its review, and the most
+# reservations
 
 
 class Slot(NamedTuple):
     """The journal's record of a task that a pod may belong to. ``recorded`` is the number of its attempts.
 
-    ``is_free``: none of these runs or succeeded. ``is_settled``: all of them ended, with a known cause.
+    ``is_free``: none of these runs or succeeded. ``is_settled``: all ended with a known cause.
     """
 
     recorded: int = 0
@@ -97,7 +95,7 @@ class Asking:
 
     @classmethod
     def alone(cls, review: str, namespace: str) -> Asking:
-        """A pod that is its own run and has no UID yet: its only attempt has number 1."""
+        """The request of a pod that is its own run and has no UID yet: its only attempt has number 1."""
         return cls(review, namespace, {}, "", is_settled=True)
 
     @property
@@ -124,7 +122,7 @@ class Asking:
 class Given(NamedTuple):
     """An assigned number and its slot. A dry run has no ``token``.
 
-    ``seen`` is the highest number of the slot whose pod was seen, ``path`` is that of the task.
+    ``seen`` is the highest number of the slot with a seen pod, ``path`` the task's.
     """
 
     slot: int
@@ -148,7 +146,7 @@ class Wait(NamedTuple):
 
 
 class _Foreseen(NamedTuple):
-    """A number that a review is decided on with. ``at`` is by the clock of the event loop."""
+    """A number reserved for a review. ``at`` is by the event loop's clock."""
 
     at: float
     place: Place
@@ -158,7 +156,7 @@ class _Foreseen(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A token that a pod of this namespace has, and the pod's UID."""
+    """The token of a pod in this namespace, and the pod's UID."""
 
     namespace: str
     token: str
@@ -166,22 +164,22 @@ class Seen(NamedTuple):
 
 
 class Numbers:
-    """The numbers that all replicas give out; await :meth:`run` to confirm the numbers of pods that are seen.
+    """The numbers assigned by all replicas; await :meth:`run` to confirm the numbers of seen pods.
 
-    All methods raise :class:`StateError` where the API server cannot be asked, or refuses. ``clock`` gives Unix seconds by the
-    API server's clock, which the replicas share.
+    All methods raise :class:`StateError` if the API server is unreachable or refuses. ``clock`` gives Unix seconds by the API
+    server's clock, which the replicas share.
     """
 
     def __init__(self, api: Api, clock: Callable[[], float] | None = None) -> None:
         self._store, self._clock = TaskStore(api), clock or api.now
         self._own: OrderedDict[str, None] = OrderedDict()  # tokens that this replica has given out
         self._foreseen: OrderedDict[str, _Foreseen] = OrderedDict()  # by the UID of the review, in order of time
-        self._seen: dict[Place, dict[Token, str]] = {}  # by the object with the counters: UIDs of pods that were seen
-        self._later: list[tuple[float, Token, str]] = []  # numbers from other replicas, and from when on
+        self._seen: dict[Place, dict[Token, str]] = {}  # by the object with the counters: UIDs of seen pods
+        self._later: list[tuple[float, Token, str]] = []  # other replicas' numbers, and when to confirm them
         self._news = asyncio.Event()
 
     def take_problems(self) -> Sequence[str]:
-        """A sentence for each time that the objects could not be used, or were deleted by others, since the last call."""
+        """A sentence for each failed use or foreign deletion of the objects since the last call."""
         found, self._store.problems = self._store.problems, []
         return found
 
@@ -194,7 +192,7 @@ class Numbers:
     ) -> Given | Wait:
         """Assign the next number of the first free slot, or of the last slot if none is free; one number per review.
 
-        ``is_last``: assign it even if the end of the previous attempt is unknown. Doubts and a loss come first, unless
+        ``is_last``: assign it even if the end of the previous attempt is unknown. Doubts and a loss are reported first, unless
         ignored.
         """
 
@@ -226,7 +224,7 @@ class Numbers:
     async def foresee(self, asked: Asking) -> Given | None:
         """Foresee the number that :meth:`number` would assign, for :meth:`take`; ``None`` if it may have to wait.
 
-        Retries that are decided at the same time foresee different numbers.
+        Concurrent retries foresee different numbers.
         """
         content, is_new = await self._store.known(asked.place)
         try:
@@ -236,11 +234,11 @@ class Numbers:
             if chosen.number > 1:  # first attempts of all slots are decided alike
                 chosen = self._beside_others(content, asked)
             return self._give(content, asked, chosen) if chosen.is_settled else None
-        except StateError:  # no room, or an object that others have changed: number() says so
+        except StateError:  # no room, or an object changed by others: number() reports it
             return None
 
     def _beside_others(self, content: Content, asked: Asking) -> Given:
-        """The slot and number that are next after those foreseen for other reviews; it is foreseen for this one now."""
+        """Reserve the next slot and number after those foreseen for other reviews."""
         now = asyncio.get_running_loop().time()
         self._foreseen.pop(asked.review, None)
         while self._foreseen and (
@@ -262,7 +260,7 @@ class Numbers:
         return not is_lost and not has_number and not self._doubtful(content, asked)
 
     async def take(self, asked: Asking, foreseen: Given, admission: Admission) -> bool:
-        """Assign a foreseen number and store the decision about its pod; false if the decision is out of date."""
+        """Assign a foreseen number and store the decision about its pod; false if the decision is outdated."""
         token = foreseen.token
         assert token is not None  # noqa: S101  # a foreseen number has one
         has_own_page = token.place != asked.place
@@ -291,7 +289,7 @@ class Numbers:
         return True
 
     async def next_number(self, asked: Asking) -> Given:
-        """The number that would be given out, for a dry run."""
+        """The number that would be assigned, for a dry run."""
         return await self._store.read(asked.place, lambda content: _chosen(content, asked))
 
     def _give(self, content: Content, asked: Asking, chosen: Given) -> Given:
@@ -317,7 +315,7 @@ class Numbers:
         await self._store.change(token.place, make, root=root)
 
     async def is_under_review(self, pod: Mapping[str, Any], namespace: str, root: str) -> bool:
-        """Whether a pod that is about to be made was pinned to a rung just now, and no pod was seen with its token."""
+        """Whether a new pod was just pinned to a rung, and no pod was seen with its token."""
         token = token_of({"metadata": {**metadata(pod), "namespace": namespace}})
         if token is None or token.place.workload != root:
             return False
@@ -331,7 +329,7 @@ class Numbers:
         return [] if task is None else sorted(review for review, one in task.waiting.items() if one.at < before)
 
     async def settle(self, asked: Asking, made: Sequence[str], unmade: Sequence[str]) -> None:
-        """Of these reviews the pods exist, or were never made: then their numbers may be given out again."""
+        """Note which reviews' pods exist, and which were never made: their numbers may be assigned again."""
 
         def make(content: Content, _: bool) -> None:
             note_seen_in(content, made)
@@ -362,13 +360,13 @@ class Numbers:
     # Gangs
 
     async def agreed(self, namespace: str, root: str, gang: str) -> Mapping[str, tuple[str, ...]]:
-        """The pools agreed by a gang's pods, by their rungs; empty if none has asked."""
+        """The pools agreed by a gang's pods, by their rungs; empty before the first request."""
         return await self._store.read(gangs_of(namespace, root), lambda content: agreed_in(content, gang))
 
     async def agree(
         self, namespace: str, root: Mapping[str, Any], gang: str, rungs: str, pools: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The pools agreed by a gang's pods with these rungs; ``pools`` if this pod is the first to ask.
+        """The pools agreed by a gang's pods with these rungs; ``pools`` if this pod is the first.
 
         A leader that must stay on on-demand has other rungs than its workers, so neither decides for the other.
         """
@@ -378,7 +376,7 @@ class Numbers:
     # Pods that are seen
 
     def confirm(self, seen: Sequence[Seen]) -> None:
-        """The pods with these tokens exist; a token counts only in the namespace of its review. Noted soon."""
+        """Note soon that the pods with these tokens exist; a token counts only in its review's namespace."""
         now = asyncio.get_running_loop().time()
         for one in seen:
             token = Token.parse(one.token, one.namespace)
@@ -391,7 +389,7 @@ class Numbers:
             self._news.set()
 
     async def run(self) -> None:
-        """Confirm the numbers of pods that were seen, object by object, until cancelled."""
+        """Confirm the numbers of seen pods, object by object, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             if not self._seen and not self._later:
@@ -462,7 +460,7 @@ def _next_like(foreseen: Given, content: Content, asked: Asking) -> Given | None
 
 
 def _next_number(content: Content, asked: Asking, slot: int) -> int:
-    """The number after all that a slot has had."""
+    """The number after all earlier ones of a slot."""
     if asked.is_alone:
         return 1
     task = content.task_or_none(asked.path)
@@ -487,13 +485,13 @@ def _first_unused(given: Sequence[int], asked: Asking) -> int | None:
     return None
 
 
-_TOKENS_KEPT = 50_000  # tokens that were confirmed already
+_TOKENS_KEPT = 50_000  # confirmed tokens
 
 
 class PodsSeen:
     """The pinned pods of these namespaces, or of all; await :meth:`follow`.
 
-    ``confirm`` gets each token of a pod once, when it is seen.
+    ``confirm`` gets each pod's token once, when the pod is seen.
     """
 
     def __init__(self, api: Api, confirm: Callable[[Sequence[Seen]], None], namespaces: Sequence[str] = ()) -> None:
@@ -505,12 +503,12 @@ class PodsSeen:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every pinned pod was seen that may be read."""
+        """Whether every readable pinned pod was seen."""
         return self._followed.is_complete
 
     @property
     def problem(self) -> str:
-        """Why the pods cannot be followed at present; empty while they can."""
+        """Why the pods cannot be watched now; empty if they can."""
         return self._followed.problem
 
     async def follow(self) -> None:
@@ -529,7 +527,7 @@ class PodsSeen:
 
 
 def _has_token(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has a token such as the webhook writes: the maker of the pod may write others."""
+    """Whether a pod has a token of the webhook's form: the pod's author can write anything."""
     return token_of(pod) is not None
 
 

@@ -32,7 +32,7 @@ _NODE_POOL_EVENTS = {"fieldSelector": "involvedObject.kind=NodePool"}
 
 _LOG = logging.getLogger(__name__)
 _EVERY = 10.0  # seconds: an autoscaler's own scan
-_ANSWERS = 10.0  # seconds: reviews wait for the first answers, and objects whose conversion hangs must not hold them up
+_ANSWERS = 10.0  # seconds: reviews wait for the first answers, and a hanging conversion must not delay them
 _MOST_NODE_POOLS = _MOST_EVENTS = "500"
 
 
@@ -65,7 +65,7 @@ def _understood(found: _Found, read: Callable[[Mapping[str, Any]], Any]) -> tupl
     try:
         return read(found.data), True
     except InputError as error:
-        _LOG.debug("%s", error)  # `pools check` says it to people; the order of pools is then not kept
+        _LOG.debug("%s", error)  # `pools check` reports it; the order of pools is then not kept
         return None, True
 
 
@@ -88,12 +88,12 @@ class AutoscalerReader:
         self.is_complete = False
 
     async def follow(self) -> None:
-        """Read again and again until cancelled."""
+        """Read periodically until cancelled."""
         while True:
             found = [await self._answer(path, query) for path, query in _QUESTIONS]
             speaks = found[0].data is None and not found[0].unread and await self._speaks()
             now = self._api.now()
-            seen = await asyncio.to_thread(_seen, found, speaks, now)  # of 200 groups it takes a third of a second
+            seen = await asyncio.to_thread(_seen, found, speaks, now)  # 200 groups take a third of a second
             if seen.unread and seen.unread != self.seen.unread:
                 _LOG.warning("cannot tell what adds nodes to the pools: %s", seen.unread)
             self.seen, self.is_complete = seen, True
@@ -102,7 +102,7 @@ class AutoscalerReader:
     async def _speaks(self) -> bool:
         """Whether a cluster autoscaler writes Events.
 
-        A tenant may write any Event in its namespace, and the answer counts for all: so Events in two namespaces are required,
+        A tenant can write any Event in its namespace, and the answer applies to all: so Events in two namespaces are required,
         or in the only served one.
         """
         query, found = {"fieldSelector": f"source={SCALER}", "limit": _MOST_EVENTS}, set[str]()
@@ -129,7 +129,7 @@ Get = Callable[..., Mapping[str, Any]]
 
 
 def hear_of_pools(get: Get) -> AutoscalerStatus:
-    """The autoscalers' status of pools, as far as this caller may read it."""
+    """The autoscalers' status of pools that this caller may read."""
     words = AutoscalerStatus()
     with contextlib.suppress(ApiFailed):  # no readable status: Events about a pod say less
         words.put_status(get(f"{_CONFIG_MAPS}/{STATUS}"))
@@ -143,7 +143,7 @@ def hear_of_pools(get: Get) -> AutoscalerStatus:
 
 
 def hear_of_pod(words: AutoscalerStatus, get: Get, pod: Mapping[str, Any]) -> None:
-    """Add what they say of one pod."""
+    """Add their status of one pod."""
     try:
         _hear(words, get(*events_of_pod(pod)))
     except ApiFailed:
@@ -157,14 +157,14 @@ def _hear(words: AutoscalerStatus, listed: Mapping[str, Any]) -> None:
 
 
 _DAEMON_SETS = "/apis/apps/v1/daemonsets"
-_NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such as a separate control plane
+_NOT_FOR_US = (403, 404)  # no right to list them, or a server without them, such as a separate control plane
 
 
 class ShownPools(NamedTuple):
     """The objects of a cluster that show its pools, as the API writes them.
 
-    ``no_daemon_sets`` says why its DaemonSets are not known; empty if they are. ``config_maps`` belong to the cluster
-    autoscaler, none without it; ``no_config_maps`` says why they are not known.
+    ``no_daemon_sets`` says why its DaemonSets are unknown; empty if they are known. ``config_maps`` are the cluster
+    autoscaler's, empty without it; ``no_config_maps`` says why they are unknown.
     """
 
     nodes: list[dict[str, Any]]
@@ -176,9 +176,9 @@ class ShownPools(NamedTuple):
 
 
 def ask_for_pools(context: str | None = None) -> ShownPools:
-    """The nodes and NodePools of the cluster of a context; the default is that of the kubeconfig, or the pod's own.
+    """The nodes and NodePools of a context's cluster; by default the kubeconfig's, or the pod's own.
 
-    Raises :class:`InputError` where the cluster cannot be found, reached, or refuses to list its nodes.
+    Raises :class:`InputError` if the cluster cannot be found or reached, or refuses to list its nodes.
     """
     return asyncio.run(_ask(context))
 
@@ -201,7 +201,7 @@ async def _ask(context: str | None) -> ShownPools:
 
 
 async def _config_maps(api: Api) -> tuple[list[dict[str, Any]], str]:
-    """The ConfigMaps of the cluster autoscaler that may be seen, and why another one may not. Raises :class:`ApiFailed`."""
+    """The readable ConfigMaps of the cluster autoscaler, and why another one is not. Raises :class:`ApiFailed`."""
     found, why = [], ""
     for name in (STATUS, PRIORITIES):
         try:

@@ -1,16 +1,16 @@
-"""The autoscalers' status of waiting pods: a node is on its way, or none of the pods' pools can give one.
+"""The autoscalers' status of waiting pods: a node is on its way, or none of the pods' pools can provide one.
 
-The state of pools counts first: the cluster autoscaler publishes in a ConfigMap how many nodes each group should have and has,
-and which group is in backoff; Karpenter's NodeClaims are the nodes that it has ordered. Events about a pod count only if that
-is unknown. They are in the pod's own namespace, so tenants can forge them, and they come late: the cluster autoscaler writes
-one of a kind about a pod in five minutes, and none about a pod for which a node is on its way already; Karpenter nominates a
-pod once in two minutes. Neither binds a node to a pod: another pod may get it.
+The state of pools takes precedence: the cluster autoscaler publishes in a ConfigMap each group's target and actual size and its
+backoff; Karpenter's NodeClaims are its ordered nodes. Events about a pod count only if that is unknown. They are in the pod's
+own namespace, so tenants can forge them, and they come late: the cluster autoscaler writes one of a kind about a pod in five
+minutes, and none about a pod whose node is already on its way; Karpenter nominates a pod once in two minutes. Neither binds a
+node to a pod: another pod may get it.
 
 Sources: kubernetes/autoscaler, ``cluster-autoscaler/utils/kubernetes/factory.go`` (events),
-``processors/status/eventing_scale_up_processor.go`` and ``core/scaleup/orchestrator/skippedreasons.go`` (their sentences; groups
-in backoff and at their maximum are counted before it is asked whether the pod admits them); kubernetes-sigs/karpenter,
-``pkg/controllers/provisioning/scheduling/events.go``, ``pkg/controllers/nodeclaim/lifecycle`` (a NodeClaim that does not register
-is deleted after 15 minutes).
+``processors/status/eventing_scale_up_processor.go`` and ``core/scaleup/orchestrator/skippedreasons.go`` (their sentences;
+groups in backoff and at their maximum are counted before the pod's constraints are checked); kubernetes-sigs/karpenter,
+``pkg/controllers/provisioning/scheduling/events.go``, ``pkg/controllers/nodeclaim/lifecycle`` (a NodeClaim that does not
+register is deleted after 15 minutes).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 
 DEFAULT_LIMIT = 900.0
-"""Seconds after which an ordered node counts as one that never comes: ``--max-node-provision-time`` of the cluster autoscaler."""
+"""Seconds after which an ordered node will never come: ``--max-node-provision-time`` of the cluster autoscaler."""
 
 SCALER, PROVISIONER = "cluster-autoscaler", "karpenter"
 """The sources of Events."""
@@ -56,25 +56,25 @@ _NOMINATED, _FAILED = "Nominated", "FailedScheduling"
 _OF_PODS = {SCALER: (_TRIGGERED, _NOT_TRIGGERED), PROVISIONER: (_NOMINATED, _FAILED)}
 _CAPACITY_TYPE = "karpenter.sh/capacity-type"
 NODE_POOL, NO_OFFERING = "NodePool", "NoCompatibleInstanceTypes"
-"""Karpenter's kind of a pool, and the reason of its Event about one that can give no node."""
+"""Karpenter's kind of a pool, and the reason of its Event about a pool that cannot provide nodes."""
 
 _CANNOT = re.compile(r"\d{1,9} (max node group size reached|in backoff after failed scale-up)")
 _TOO_FEW = re.compile("exceed limits for nodepool|filtered out all available instance types")
 _GROUP = re.compile(r"\{(\S{1,500}) \d+->\d+ ")
 _LONGEST = 2000  # characters of a message
 _KEPT = 20_000  # words on pools
-_KEPT_OF_NAMESPACE = 5_000  # words on the pods of one namespace: tenants may write any number
+_KEPT_OF_NAMESPACE = 5_000  # words on the pods of one namespace: tenants can write any number
 _LONGEST_NAME = 253  # characters of a name or a UID
 _SAID = 400  # characters of a message
-_SCAN = 15.0  # seconds after an order until the status has it: one scan is 10 s
+_SCAN = 15.0  # seconds from an order to its status: one scan is 10 s
 _TWO_SCANS = 25.0  # seconds
-_LOOKED = 45.0  # seconds: the cluster autoscaler leaves new pods with GPUs for 30 s, and others beside them; then comes a scan
-_BINDS = 15.0  # seconds after a node has come until the scheduler has tried every pod on it
-_UNAVAILABLE = 90.0  # seconds: Karpenter says again each minute that a NodePool has no offering
-_REPEATED = 360.0  # seconds: autoscalers say again every five minutes that they add no node for a pod
-_TURN = (
-    1.0  # seconds: times of the API are whole, and one turn of Karpenter both orders nodes and reports pods without one
+_LOOKED = (
+    45.0  # seconds: the cluster autoscaler ignores new pods with GPUs for 30 s, and others with them; then comes a scan
 )
+_BINDS = 15.0  # seconds after a node's arrival until the scheduler has tried every pod on it
+_UNAVAILABLE = 90.0  # seconds: Karpenter repeats every minute that a NodePool has no offering
+_REPEATED = 360.0  # seconds: autoscalers repeat every five minutes that they add no node for a pod
+_TURN = 1.0  # seconds: API times are whole, and one turn of Karpenter both orders nodes and reports pods without one
 
 
 class _Word(NamedTuple):
@@ -86,10 +86,10 @@ class _Word(NamedTuple):
 class _Claim(NamedTuple):
     node_pool: str
     at: float
-    is_spot: bool | None = None  # not known before it is launched
+    is_spot: bool | None = None  # unknown before its launch
 
     def is_of(self, pool: Pool) -> bool:
-        """Whether its node belongs to a pool, as far as known."""
+        """Whether its node may belong to a pool."""
         return self.node_pool == node_pool_of(pool) and self.is_spot in (None, pool.is_spot)
 
 
@@ -108,7 +108,7 @@ def is_word(event: Mapping[str, Any], enabled: Collection[str]) -> bool:
 
 
 def slim_word(event: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an Event that are read."""
+    """The relevant fields of an Event."""
     kept = ("reason", "reportingComponent", "lastTimestamp", "eventTime", "firstTimestamp")
     about = mapping(event.get("involvedObject"))
     meta = {
@@ -129,7 +129,7 @@ def slim_word(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def slim_claim(claim: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a NodeClaim that are read: its requirements may name hundreds of instance types."""
+    """The relevant fields of a NodeClaim: its requirements may name hundreds of instance types."""
     kept = ("name", "uid", "resourceVersion", "labels", "creationTimestamp", "deletionTimestamp")
     meta = {key: metadata(claim)[key] for key in kept if key in metadata(claim)}
     return {"metadata": meta, "status": {"conditions": mapping(claim.get("status")).get("conditions")}}
@@ -148,15 +148,15 @@ class AutoscalerStatus:
         self._claims: dict[str, _Claim] = {}
         self._status: Status | None = None
         self._coming_since: dict[str, float] = {}  # by group, while nodes of it are on their way
-        self._lately: dict[str, _Lately] = {}  # groups by name, as a status has had them last
+        self._lately: dict[str, _Lately] = {}  # groups by name, as last seen in a status
         self._came_at: dict[str, float] = {}  # by group or NodePool: when its last node became ready
 
     # What is heard
 
     def put_event(self, event: Mapping[str, Any], now: float = math.inf) -> str:
-        """Take a word. Returns the UID of the pod that it is about; empty for one about a NodePool.
+        """Store an Event. Returns its pod's UID; empty for an Event about a NodePool.
 
-        A word cannot come from the future: ``now`` is the API server's clock.
+        An Event cannot come from the future: ``now`` is the API server's clock.
         """
         about = mapping(event.get("involvedObject"))
         namespace = text(metadata(event).get("namespace"))
@@ -180,9 +180,9 @@ class AutoscalerStatus:
         self._words.pop(namespace, None)
 
     def put_claim(self, claim: Mapping[str, Any], *, is_gone: bool = False) -> bool:
-        """A NodeClaim was made, has changed or is gone. Returns whether another set of NodePools has nodes on their way now.
+        """Store a new, changed or deleted NodeClaim. Returns whether the set of NodePools with nodes on their way changed.
 
-        A NodeClaim that is being deleted brings no node, and one that is initialized has brought it.
+        A NodeClaim that is being deleted will bring no node, and an initialized one has brought it.
         """
         before, meta = self._claimed_pools, metadata(claim)
         name, node_pool = text(meta.get("name")), text(mapping(meta.get("labels")).get(NODE_POOL_LABEL))
@@ -209,7 +209,7 @@ class AutoscalerStatus:
         return {(claim.node_pool, claim.is_spot) for claim in self._claims.values()}
 
     def put_status(self, config_map: Mapping[str, Any] | None) -> bool:
-        """The status has changed, or is gone. Returns whether any group has another state now."""
+        """Store a changed or deleted status. Returns whether any group's state changed."""
         before = self._status
         try:
             self._status, self.problem = (None if config_map is None else status_of(config_map)), ""
@@ -227,7 +227,7 @@ class AutoscalerStatus:
         return bool(_states(before) != _states(self._status))
 
     def _note_orders(self, earlier: Mapping[str, Group]) -> None:
-        """Note since when nodes of each group are on their way, and when the last one has come."""
+        """Note since when each group's nodes are on their way, and when the last one came."""
         status = self._status or Status({})
         at, groups = status.at or 0.0, status.groups
         for name in [name for name in self._coming_since if name not in groups or not groups[name].is_coming]:
@@ -258,7 +258,7 @@ class AutoscalerStatus:
         if not self.can_hear and not found:
             return _waits(ORDERS_UNKNOWN, "Events of autoscalers cannot be read here")
         if not known or (of_karpenter and of_groups):
-            return None  # each autoscaler speaks for its own pools alone
+            return None  # each autoscaler reports only on its own pools
         if of_karpenter:
             return self._without_offering(pod, of_karpenter, now)
         return self._without_group(pod, of_groups, by_pool, now)
@@ -288,7 +288,7 @@ class AutoscalerStatus:
         return _waits(NODE_ORDERED, f"a node is ordered ({_NOMINATED})", word.at)
 
     def _just_came(self, names: Iterable[str], now: float) -> PodWaits | None:
-        """Whether a node has come just now: the scheduler has not tried every pod on it yet."""
+        """Whether a node has just come: the scheduler has not yet tried every pod on it."""
         found = [(self._came_at[name], name) for name in names if now < self._came_at.get(name, 0.0) + _BINDS]
         return (
             _waits(NODE_ORDERED, f"a node of {_short(max(found)[1])} has just come", max(found)[0]) if found else None
@@ -313,7 +313,7 @@ class AutoscalerStatus:
         if not wanted or word is None or word.reason != _TRIGGERED or now >= word.at + DEFAULT_LIMIT:
             return None
         if found and self._status is not None and (self._status.at or 0.0) > word.at + _SCAN:
-            return None  # the status had time to show it, and does not
+            return None  # the status had time to show it and does not
         groups = _GROUP.findall(word.message)
         by_pool = groups_of_pools(pools.values(), groups)
         if any(by_pool.values()) and not any(by_pool.get(pool.name) for pool in wanted):
@@ -364,14 +364,14 @@ class AutoscalerStatus:
         return _waits(NO_SCALE_UP, words, word.at)
 
     def _not_looked_yet(self, pod: Mapping[str, Any], now: float) -> PodWaits | None:
-        """Whether a pod is so new that an autoscaler which works has not had the time to order a node for it."""
+        """Whether a pod is so new that a working autoscaler has not had time to order a node for it."""
         made_at = seconds(metadata(pod).get("creationTimestamp"))
         if made_at is None or now >= made_at + _LOOKED or self._status is None or self._status.at is None:
             return None
         return _waits(NODE_ORDERED, "the cluster autoscaler has not considered it yet", made_at)
 
     def _groups(self, wanted: Sequence[Pool], pools: Mapping[str, Pool], now: float) -> Mapping[str, Sequence[Group]]:
-        """The groups of each of these pools from a status that is kept up to date; empty without such a status or group."""
+        """The groups of each of these pools from an up-to-date status; empty without such a status or group."""
         if self._status is None or not self._status.is_kept(now):
             return {}
         groups = {**self._missing(now), **self._status.groups}
@@ -379,7 +379,7 @@ class AutoscalerStatus:
         return {pool.name: [groups[name] for name in by_pool.get(pool.name, ())] for pool in wanted}
 
     def _missing(self, now: float) -> dict[str, Group]:
-        """The groups that a status has had just now, and the newest one has not: two autoscalers may write it in turn."""
+        """The groups of a recent status that are missing from the newest one: two autoscalers may write it in turn."""
         return {
             name: one.group for name, one in self._lately.items() if one.at is not None and now < one.at + _TWO_SCANS
         }

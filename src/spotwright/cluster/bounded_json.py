@@ -1,8 +1,8 @@
 """Reads an API server's objects within bounded memory, by estimating each object's size before decoding it.
 
-Authors of objects are strangers, and 1 MB of empty lists takes 20 MB as Python's lists. So the marks that begin values are
-counted in the bytes, which costs milliseconds for each megabyte. A too large object is not read as a whole; the recorder can
-still read the fields that identify it and show its progress.
+Authors of objects are untrusted, and 1 MB of empty lists takes 20 MB as Python lists. So the characters that begin values are
+counted in the bytes, which takes milliseconds per megabyte. A too large object is not read as a whole; the recorder can still
+read the fields that identify it and show its progress.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ _T = TypeVar("_T")
 MOST_MEMORY = 4_000_000
 """Bytes that an object may take, as estimated: a Workflow with 800 steps in its status."""
 
-_DEEPEST = 100  # levels: no object that is read of has a tenth of it
-_MARKS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)  # texts, and where a value begins or ends
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)  # texts, and what comes before a value
+_DEEPEST = 100  # levels: real objects have fewer than a tenth of it
+_MARKS = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL
+)  # texts, and the characters that begin or end a value
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)  # texts, and the characters before a value
 _LIST, _MAPPING, _VALUE = 104, 208, 56
 _BYTES = {ord("["): _LIST, ord("{"): _MAPPING, ord(","): _VALUE, ord('"'): 0}
 """Bytes of a list with one item, of a mapping with up to five, and of a value behind a comma (``sys.getsizeof`` of CPython 3.11,
@@ -45,7 +47,7 @@ _WIDEST, _WIDE = 4, 2  # bytes of a character that UTF-8 has in four bytes, and 
 
 
 class TooManyValues(ValueError):
-    """An object would take more memory than one may; the text is a clause for its author."""
+    """An object would take too much memory; the text is a clause for its author."""
 
 
 def decode(content: bytes | str) -> dict[str, Any]:
@@ -66,13 +68,13 @@ def read_as(wanted: type[_T], content: bytes) -> _T:
 
 
 def most_memory(text: bytes) -> int:
-    """The most bytes that a JSON text takes as Python objects, whatever its strings are; a quick estimate."""
+    """A quick upper bound of the bytes that a JSON text takes as Python objects."""
     marks = text.count(b"[") * _LIST + text.count(b"{") * _MAPPING + text.count(b",") * _VALUE
     return marks + len(text) * (1 if text.isascii() else _WIDEST)
 
 
 def is_large(text: bytes, most: int = MOST_MEMORY) -> bool:
-    """Whether a JSON text would take more than ``most`` bytes as Python's objects. Marks inside texts do not count."""
+    """Whether a JSON text would take more than ``most`` bytes as Python objects. Characters inside texts do not count."""
     if most_memory(text) <= most:
         return False
     left, is_narrow = most - len(text), text.isascii()
@@ -92,7 +94,7 @@ def _bytes_of_each(text: bytes) -> int:
 
 
 def read_object(text: bytes, most: int = MOST_MEMORY) -> dict[str, Any]:
-    """An object of the API server, of a large one without its managed fields. What is nested too deep is null in it.
+    """An object of the API server; a large one without its managed fields. Too deeply nested values are null.
 
     Raises :class:`TooManyValues` for an object that would take more than ``most`` bytes, :class:`msgspec.DecodeError` for no
     object.
@@ -120,7 +122,7 @@ def main_fields(text: bytes) -> dict[str, Any]:
 
 
 def identity(text: bytes) -> dict[str, Any]:
-    """The name, the namespace, the UID and the version of an object, for messages; empty where it has none that can be read."""
+    """The name, namespace, UID and version of an object, for messages; empty if unreadable."""
     try:
         return dict(msgspec.to_builtins(read_as(_Identified, text)))
     except msgspec.DecodeError:
@@ -155,7 +157,7 @@ class ListPage(msgspec.Struct, rename="camel"):
 
 
 class _Fields(msgspec.Struct, rename="camel"):
-    """Some fields of an object, as text; all others are left out."""
+    """Some fields of an object, as text; all others are omitted."""
 
 
 class _Metadata(_Fields):

@@ -1,9 +1,9 @@
 """Makes a process's certificate authority and serving certificates, publishes the authority, and renews both in time.
 
 An API server accepts a webhook whose certificate is signed by an authority in its registration. Each process has its own
-authority, in a folder that outlives a restart of its container, and a serving certificate that no other process can read. Both
-are short-lived and renewed after two thirds of their time. A new authority stands beside the old one until that has expired. A
-server loads a renewed certificate without a restart, and warns before one expires.
+authority, in a folder that survives a restart of its container, and a serving certificate that other processes cannot read.
+Both are short-lived and renewed after two thirds of their lifetime. A new authority is published beside the old one until the
+old one expires. A server loads a renewed certificate without a restart, and warns before one expires.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _SIGNS = x509.KeyUsage(
 class Authority:
     """The certificate authority in a folder. ``now`` is a function, for tests.
 
-    Raises :class:`StateError` where the folder cannot be used.
+    Raises :class:`StateError` if the folder cannot be used.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,9 +83,9 @@ class Authority:
             raise StateError(f"{folder}: cannot be created ({error.strerror})") from error
 
     def renew(self, now: datetime | None = None) -> bytes:
-        """Make an authority if none exists or the newest has used two thirds of its time.
+        """Make an authority if none exists or the newest has used two thirds of its lifetime.
 
-        Returns the certificates of all that have not expired, the newest first, as PEM text.
+        Returns all unexpired certificates, newest first, as PEM text.
         """
         moment = now or datetime.now(UTC)
         with self._locked():
@@ -240,13 +240,13 @@ class ServedCertificate:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the files are others than those that are served. Raises :class:`InputError` where they cannot be read."""
+        """Whether the files differ from the served ones. Raises :class:`InputError` if they cannot be read."""
         return self._stamps() != self._loaded
 
     def reload(self) -> bool:
-        """Load the files again if they have changed; new connections get the new certificate. Returns whether they had.
+        """Reload the files if they have changed; new connections get the new certificate. Returns whether they had.
 
-        Raises :class:`InputError` for files that cannot be used: the old certificate stays.
+        Raises :class:`InputError` for unusable files: the old certificate stays.
         """
         stamps = self._stamps()
         if stamps == self._loaded:
@@ -284,9 +284,9 @@ def read_certificates(path: Path) -> bytes:
 
 
 def united(own: bytes, known: bytes, now: datetime) -> bytes:
-    """The unexpired authorities of one replica and of the others that it knows (PEM texts), its own first.
+    """The unexpired authorities of one replica and of the other known replicas (PEM texts), its own first.
 
-    Only the newest of the others are kept: each replica that starts on another node makes one. Other text is left out.
+    Only the newest of the others are kept: each replica that starts on another node makes one. Other text is omitted.
     """
     try:
         others = x509.load_pem_x509_certificates(known) if known.strip() else []
@@ -305,9 +305,9 @@ def are_same(some: bytes, others: bytes) -> bool:
 
 
 def valid_between(certificate: bytes, authority: bytes) -> tuple[datetime, datetime]:
-    """Between which moments a certificate is accepted that one of these authorities has signed (PEM texts).
+    """The time range in which a certificate signed by one of these authorities is accepted (PEM texts).
 
-    With the certificate its issuer expires: of several with the same name, the last one.
+    It ends with its issuer, too: of several with the same name, the last one.
     """
     served = x509.load_pem_x509_certificates(certificate)[0]
     issuers = [one for one in x509.load_pem_x509_certificates(authority) if one.subject == served.issuer]
@@ -318,8 +318,8 @@ def valid_between(certificate: bytes, authority: bytes) -> tuple[datetime, datet
 def why_refused(certificate: Path, key: Path, authority: bytes, names: Sequence[str]) -> str:
     """Why a client that trusts this authority refuses the certificate now, for any of these names; empty if it accepts.
 
-    It is found out by a handshake in memory, so chains, names and times are checked by the TLS library. Raises
-    :class:`InputError` for files that cannot be used.
+    It is checked by a handshake in memory, so the TLS library checks chains, names and times. Raises :class:`InputError` for
+    unusable files.
     """
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
@@ -327,13 +327,13 @@ def why_refused(certificate: Path, key: Path, authority: bytes, names: Sequence[
     except OSError as error:
         raise InputError(f"{certificate}: cannot be served with the key {key} ({error})") from error
     client = ssl.create_default_context(cadata=authority.decode("ascii"))
-    client.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT  # Go, in which API servers are written, is not so strict
+    client.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT  # API servers (Go) are not so strict
     for name in names:
         try:
             _shake_hands(client, server, name)
         except ssl.SSLCertVerificationError as error:
             return error.verify_message
-        except ssl.SSLError as error:  # a key that current clients refuse, such as one on another curve
+        except ssl.SSLError as error:  # a key that current clients refuse, such as one on an unusual curve
             return (error.reason or str(error)).replace("_", " ").lower()
     return ""
 
@@ -345,7 +345,7 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> N
         for end in ends:
             try:
                 end.do_handshake()
-            except ssl.SSLWantReadError:  # it waits for the other one
+            except ssl.SSLWantReadError:  # it waits for the other side
                 continue
 
 
@@ -357,23 +357,23 @@ Warn = Callable[[str, str], Awaitable[None]]
 
 _OTHERS = 6  # authorities of other replicas
 _LOG = logging.getLogger(__name__)
-_LOOK = 20.0  # seconds between two looks at the certificates
-_LEARN = 5.0  # seconds until everyone has heard of a new authority: API servers watch the registration
-_LATE = 5  # a certificate that has less than one part in so many of its time left should have been renewed
+_LOOK = 20.0  # seconds between checks of the certificates
+_LEARN = 5.0  # seconds until a new authority is known: API servers watch the registration
+_LATE = 5  # a certificate with less than this fraction (1/5) of its lifetime left should have been renewed
 _EARLIEST = timedelta(days=14)  # warn of a long-lived one this long before it expires
 _EXPIRES_AGAIN = timedelta(hours=12)
 _REFUSED_AGAIN = timedelta(hours=1)
 
 
 class Callers(NamedTuple):
-    """Who asks a process, and what becomes of it where they refuse its certificate, a clause."""
+    """A process's clients, and the consequence if they refuse its certificate, a clause."""
 
     who: str
     effect: str
 
 
 API_SERVERS = Callers("API servers", "new objects are not placed until it is renewed; attempts are still recorded")
-"""Those that ask a webhook."""
+"""The clients of a webhook."""
 
 READERS = Callers("readers", "whole logs of the cluster are unreadable until it is renewed; everything else continues")
 """The clients of a recorder."""
@@ -382,8 +382,8 @@ READERS = Callers("readers", "whole logs of the cluster are unreadable until it 
 class Renewal:
     """The certificates of one replica: externally renewed files, or its own, if ``authority`` makes them.
 
-    ``names`` are those that its certificates are for; API servers reach it by the first. ``now`` is a function, for tests.
-    Raises :class:`SpotwrightError` for files that cannot be used.
+    ``names`` are the names in its certificates; API servers use the first. ``now`` is a function, for tests. Raises
+    :class:`SpotwrightError` for files that cannot be used.
     """
 
     def __init__(
@@ -401,13 +401,13 @@ class Renewal:
         self._said = ""  # the reason of the last warning, while it holds
         self._say_again = now()
         self._problem = ""
-        self.authorities = b""  # PEM text: those to trust, the newest first
+        self.authorities = b""  # PEM text: the authorities to trust, newest first
         self._read_authorities()
         if authority is not None:
             self._make(authority)
         self.served = ServedCertificate(files.certificate, files.key)
         self._served_until = self._accepted_until()
-        self._refused_looks = 0  # in a row, at which callers would have refused the certificate of the files
+        self._refused_looks = 0  # consecutive checks at which callers would have refused the files' certificate
 
     async def look(self, publish: Publish, warn: Warn) -> None:
         """Renew what is due, publish a new authority, serve a new certificate, and warn of one that expires or is refused."""
@@ -428,16 +428,16 @@ class Renewal:
         await self._judge(problem, warn)
 
     async def follow(self, publish: Publish, warn: Warn) -> None:
-        """Look again and again, until cancelled."""
+        """Check periodically until cancelled."""
         while True:
             await self.look(publish, warn)
             await asyncio.sleep(_LOOK)
 
     def _is_to_be_served(self) -> bool:
-        """Whether callers accept the certificate in the files, or refuse the served one as well.
+        """Whether callers accept the certificate in the files, or refuse the served one too.
 
-        Somebody who replaces the files one by one may have replaced the certificate but not its authority yet. Then the
-        previous certificate is served while it is valid.
+        If the files are replaced one by one, the certificate may change before its authority. Then the previous certificate is
+        served while it is valid.
         """
         is_new = self._authority is None and self.served.is_changed and self._now() < self._served_until
         is_refused = is_new and self._refusal(self._published) != ""
@@ -445,7 +445,7 @@ class Renewal:
         return not is_refused
 
     def _accepted_until(self) -> datetime:
-        """Until when callers accept the certificate of the files; a moment that is over where they refuse it."""
+        """The time until which callers accept the files' certificate; a past time if they refuse it."""
         return datetime.min.replace(tzinfo=UTC) if self._refusal(self.authorities) else self._span()[1]
 
     def _refusal(self, authorities: bytes) -> str:
@@ -480,12 +480,12 @@ class Renewal:
     # Warnings
 
     async def _judge(self, problem: str, warn: Warn) -> None:
-        """Say that the certificate is refused, or that it ends soon: at once, and now and then while it is so."""
+        """Warn that the certificate is refused or expires soon: at once, and periodically while it lasts."""
         if self._refused_looks == 1:  # perhaps its authority is just being replaced too
             return
         try:
             reason, text, again = self._verdict()
-        except SpotwrightError:  # the files cannot be read at all: that has been said
+        except SpotwrightError:  # the files are unreadable: already reported
             return
         now = self._now()
         if not reason and self._said:
@@ -497,7 +497,7 @@ class Renewal:
         self._said = reason
 
     def _verdict(self) -> tuple[str, str, timedelta]:
-        """The reason of a warning, its sentence, and after what time to repeat it; empty: all is well."""
+        """The reason of a warning, its sentence, and its repeat interval; empty if there is no problem."""
         whose = str(self._files.certificate) if self._authority is None else "that it makes itself"
         begins, ends = self._span()
         refused = self._refusal(self.authorities)

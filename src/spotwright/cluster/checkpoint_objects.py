@@ -1,9 +1,9 @@
 """Creates the objects that pods mount for checkpoints in each namespace: the library's ConfigMap, and the policies' claims.
 
-This is a separate module because it is the only optional part of the controller that creates objects in others' namespaces,
-and it needs no rights when it is off. It only uses ``create``, so existing objects stay unchanged; a new version of the
-library gets a ConfigMap with a new name, beside the one that older pods mount. Without the right, people create both as the
-messages say; everything else works as before.
+This module is separate because it is the only optional part of the controller that creates objects in users' namespaces, and it
+needs no rights when it is off. It only uses ``create``, so existing objects stay unchanged; a new version of the library gets a
+ConfigMap with a new name, beside the one that older pods mount. Without the right, people create both as the messages say;
+everything else works as before.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from spotwright.cluster.watched import ENABLED_LABEL
 __all__ = ["CheckpointObjects", "ClaimForm"]
 
 _LOG = logging.getLogger(__name__)
-_EVERY = 30.0  # seconds between two looks at the namespaces
-_SURE = 600.0  # seconds for which an object counts as there, or as one that may not be made
+_EVERY = 30.0  # seconds between checks of the namespaces
+_SURE = 600.0  # seconds for which an object's existence, or the refusal to create it, is cached
 _LABELS = {"app.kubernetes.io/managed-by": "spotwright"}
 
 
 class ClaimForm(NamedTuple):
-    """How claims are made: ``size`` is a quantity of Kubernetes, an empty ``storage_class`` the cluster's default.
+    """The form of claims: ``size`` is a Kubernetes quantity, an empty ``storage_class`` the cluster's default.
 
-    Pods of several nodes write into one claim, so a claim that one node alone may write to makes them wait for each other.
+    Pods on several nodes write to one claim, so a claim for a single node makes them wait for each other.
     """
 
     size: str
@@ -59,7 +59,7 @@ class CheckpointObjects:
         self._library, self._claims, self._clock = library, claims, clock
         self._done: dict[
             tuple[str, str, str], float
-        ] = {}  # namespace with its UID, path and name: when it was asked for
+        ] = {}  # namespace with its UID, path and name: when it was requested
 
     async def follow(self) -> None:
         """Create missing objects periodically, until cancelled."""
@@ -81,7 +81,7 @@ class CheckpointObjects:
                     self._done[key] = now
 
     async def _served(self) -> list[tuple[str, str]]:
-        """The served namespaces with their UIDs, as far as known: a new namespace may have the name of an old one."""
+        """The served namespaces with their known UIDs: a new namespace may reuse an old name."""
         if self._namespaces:
             return [(name, "") for name in self._namespaces]
         found = await self._api.get("/api/v1/namespaces", {"labelSelector": f"{ENABLED_LABEL}=true"})

@@ -1,8 +1,8 @@
 """The configuration of every namespace, from ConfigMaps named ``spotwright`` with a key ``spotwright.yaml``, kept up to date.
 
 The ConfigMap in the controller's namespace holds the cluster's pools and default policy; a ConfigMap in another namespace holds
-the same file as on a laptop. The namespace's policy is stronger, and its pools, if any, replace the cluster's. A text with
-problems has no effect: the last good one stays in force, and the problem is kept until a good text comes.
+the same file as on a laptop. The namespace's policy takes precedence, and its pools, if any, replace the cluster's. An invalid
+text has no effect: the last valid one stays in force, and the problem is kept until it is fixed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CONFIG_MAP = "spotwright"
 
 
 MOST_OF_NAMESPACE = 32 * 1024
-"""Maximum characters of a namespace's text: any team writes one, and reading it takes up to 0.2 s."""
+"""Maximum characters of a namespace's text: any team can write one, and reading it takes up to 0.2 s."""
 
 MOST_AT_HOME = 256 * 1024
 """Characters of the cluster's text, which an administrator writes."""
@@ -63,7 +63,7 @@ class Configurations:
     _problems: dict[str, str] = field(default_factory=dict)
     _without_effect: dict[str, str] = field(
         default_factory=dict
-    )  # what of a text that is in force counts on no cluster
+    )  # parts of the text in force that have no effect on a cluster
 
     def apply(self, namespace: str, config_map: Mapping[str, Any] | None) -> None:
         """Apply the current ConfigMap of a namespace; ``None`` if it was deleted."""
@@ -91,7 +91,7 @@ class Configurations:
         return [ConfigProblem(namespace, text) for namespace, text in sorted(self._without_effect.items()) if text]
 
     def _settle(self, namespace: str) -> None:
-        """Read the newest text of a namespace; if it has problems, read the last good one, with the present pools."""
+        """Read the newest text of a namespace; if it is invalid, read the last valid one, with the current pools."""
         if namespace not in self._newest:
             return
         texts = dict.fromkeys(
@@ -111,7 +111,7 @@ class Configurations:
         """The configuration of a text. Raises :class:`ConfigError`."""
         name = f"ConfigMap {namespace}/{CONFIG_MAP}: {FILE_NAME}"
         most = MOST_AT_HOME if namespace == self.home else MOST_OF_NAMESPACE
-        if len(text) > most:  # before it is read: that takes up to 10 ms for each KiB
+        if len(text) > most:  # before reading it, which takes up to 10 ms per KiB
             shown = f"{len(text) // 1024} KiB, and the limit is {most // 1024} KiB"
             raise ConfigError(f"{name}: it has {shown}: replace similar tasks and pools by patterns in their names")
         cluster = self._in_force.get(self.home) if namespace != self.home else None
@@ -132,9 +132,9 @@ def _text_of(config_map: Mapping[str, Any] | None) -> str | None:
 
 
 def _with_pools(text: str, cluster: Config) -> str:
-    """A configuration with the cluster's pools behind its own lines, which keep their numbers; unchanged if it names pools.
+    """A configuration with the cluster's pools after its own lines, which keep their numbers; unchanged if it has pools.
 
-    Raises :class:`ConfigError` where the cluster's pools cannot be written into another text.
+    Raises :class:`ConfigError` if the cluster's pools cannot be added to another text.
     """
     if not _lacks_pools(text):
         return text
@@ -153,9 +153,9 @@ def _with_pools(text: str, cluster: Config) -> str:
 
 
 def _lacks_pools(text: str) -> bool:
-    """Whether a text is a mapping without pools. Of a text that cannot be read that is not known; reading it reports the problem.
+    """Whether a text is a mapping without pools; false for an unreadable text, whose problem the reader reports.
 
-    Any team writes such texts, so what is nested too deep or stands for too many values is refused before it is made.
+    Any team can write such texts, so deep nesting and too many values are refused before the objects are made.
     """
     try:
         documents = list(composer.compose(text, lenient=True, max_unfolded=MAX_UNFOLDED))
@@ -167,9 +167,9 @@ def _lacks_pools(text: str) -> bool:
 
 
 def _over(own: Config, cluster: Config) -> Config:
-    """The namespace's configuration above the policy of the cluster; what both set, the namespace decides.
+    """The namespace's configuration merged over the cluster's policy.
 
-    The text stays the namespace's own, so it alone does not make this configuration again.
+    The text stays the namespace's own, so it alone does not reproduce this configuration.
     """
     default = own.policy_default or cluster.policy_default
     if own.policy_default is not None and cluster.policy_default is not None:
@@ -192,7 +192,7 @@ _LOG = logging.getLogger(__name__)
 _REST, _LONGEST_REST = (
     20.0,
     10.0,
-)  # a namespace rests this many times as long as its text took, and at most so many seconds
+)  # pause of a namespace as a multiple of its text's reading time, and its maximum in seconds
 
 
 class ConfigMaps:
@@ -218,23 +218,23 @@ class ConfigMaps:
             fields=f"metadata.name={CONFIG_MAP}",
         )
         self._found: dict[str, Mapping[str, Any]] = {}  # by namespace
-        self._waiting: dict[str, Change] = {}  # the newest change of each namespace that is not read yet
+        self._waiting: dict[str, Change] = {}  # the newest unread change of each namespace
         self._known: set[str] = set()  # namespaces whose ConfigMap was read at least once
         self._rests_until: dict[
             str, float
         ] = {}  # by namespace: when its ConfigMap is read again, by the monotonic clock
         self._news = asyncio.Event()
-        self._reported: dict[str, str] = {}  # the problem of each namespace, as its Event says it
+        self._reported: dict[str, str] = {}  # each namespace's problem, as in its Event
         self._warned: dict[str, str] = {}  # each namespace's settings without effect, as in its Event
 
     @property
     def is_complete(self) -> bool:
-        """Whether every ConfigMap was read. A namespace whose ConfigMap may not be read counts as having none, until it may."""
+        """Whether every ConfigMap was read. A namespace with an unreadable ConfigMap counts as having none."""
         return self._followed.is_complete and self._waiting.keys() <= self._known
 
     @property
     def problem(self) -> str:
-        """Why the ConfigMaps cannot be read at present; empty while they can."""
+        """Why the ConfigMaps cannot be read now; empty if they can."""
         return self._followed.problem
 
     async def follow(self) -> None:
@@ -261,7 +261,7 @@ class ConfigMaps:
             self._news.set()
 
     async def _wait(self) -> None:
-        """Wait until something has changed, or a namespace that waits has rested."""
+        """Wait until something has changed, or a waiting namespace's pause is over."""
         if self._next() is None:
             rests = [self._rests_until[each] for each in self._waiting]
             with suppress(TimeoutError):
@@ -291,7 +291,7 @@ class ConfigMaps:
             del self._waiting[namespace]
 
     async def _report(self, events: EventWriter) -> None:
-        """Write an Event for each problem that is new, and for each that is gone. A change at home may change all of them."""
+        """Write an Event for each new and each resolved problem. A change in the home namespace may affect all."""
         problems = {each.namespace: each.message for each in self.configurations.problems}
         for namespace, message in problems.items():
             if self._reported.get(namespace) != message and namespace in self._found:

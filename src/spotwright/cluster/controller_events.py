@@ -23,7 +23,7 @@ __all__ = ["ConflictingControllers", "Defects", "Troubles", "Unplaced", "UnreadK
 
 
 _LOG = logging.getLogger(__name__)
-_TELLS = 1.0  # seconds between two looks at what is new
+_TELLS = 1.0  # seconds between checks for news
 _NEWS, _MINUTE = 600.0, 60.0  # seconds
 _LASTS = 30.0  # seconds until a failed read is reported: a starting API server does not have everything at once
 _SEEN_KEPT = 10_000  # UIDs of pods
@@ -37,7 +37,7 @@ class _ByNamespace:
 
     def __init__(self, events: EventWriter, now: Callable[[], float], reason: str) -> None:
         self._events, self._now, self._reason = events, now, reason
-        self._new: dict[str, list[tuple[Mapping[str, Any], str]]] = {}  # each with what is said of it
+        self._new: dict[str, list[tuple[Mapping[str, Any], str]]] = {}  # each with its clause
         self._reported_at: dict[str, float] = {}
 
     def put(self, about: Mapping[str, Any], why: str) -> None:
@@ -61,7 +61,7 @@ class _ByNamespace:
 
 
 class Defects:
-    """Reports to each namespace its workloads that a defect of Spotwright keeps from being recorded. ``tally`` counts them.
+    """Reports to each namespace its workloads that are not recorded because of a defect of Spotwright. ``tally`` counts them.
 
     Await :meth:`tell`.
     """
@@ -71,7 +71,7 @@ class Defects:
         self.tell = self._reported.tell
 
     def heard(self, workload: Mapping[str, Any]) -> None:
-        """Hear of a workload that is set aside; empty: it is gone."""
+        """Note a workload that is set aside; empty: it is gone."""
         self._tally.defects += 1
         if not workload:
             return
@@ -95,7 +95,7 @@ class Unplaced:
         self.tell = self._reported.tell
 
     def look(self, run: WorkloadRun, seen: SeenPod, _is_cut_off: bool) -> None:
-        """Hear of a pod that is recorded."""
+        """Note a recorded pod."""
         pod = seen.pod
         made_at = seconds(metadata(pod).get("creationTimestamp")) or 0.0
         if uid_of(pod) in self._seen or made_at < self._now() - _NEWS:
@@ -123,7 +123,7 @@ class UnreadKinds:
         self._now: set[tuple[str, str]] = set()
 
     def hear(self, kinds: Mapping[str, str]) -> None:
-        """Hear by kind that it is watched, or why it is not."""
+        """Note by kind that it is watched, or why it is not."""
         there = {kind: state for kind, state in kinds.items() if state not in ("", NOT_SERVED)}
         self._tally.kinds = {kind: state == WATCHED for kind, state in there.items()}
         self._now = {(kind, state) for kind, state in there.items() if state != WATCHED}
@@ -153,7 +153,7 @@ class Troubles:
         self._new = asyncio.Queue[tuple[str, str]]()
 
     def heard(self, text: str, reason: str = "LogsNotKept") -> None:
-        """Hear a sentence, by default about the store of logs."""
+        """Note a problem, by default of the log store."""
         self._new.put_nowait((reason, text))
 
     async def tell(self) -> None:
@@ -190,7 +190,7 @@ class ConflictingControllers:
         self._new: asyncio.Queue[tuple[tuple[str, ...], str]] = asyncio.Queue(_MOST_WAITING)
 
     def found(self, where: tuple[str, ...], rival: str) -> None:
-        """Hear of an object that the controller ``rival`` has placed, by its API version, kind, name and namespace.
+        """Note an object placed by the controller ``rival``, by its API version, kind, name and namespace.
 
         Each pair of a namespace and a controller is reported once; an excess of simultaneous ones is dropped.
         """

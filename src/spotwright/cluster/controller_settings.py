@@ -24,15 +24,14 @@ class CertificateFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What every process of a controller needs.
+    """The settings of both processes of a controller.
 
-    ``kubeconfig`` and ``context`` say how the cluster is reached, as for
-    :func:`~spotwright.cluster.api_client.find_cluster`. ``home`` is the controller's own namespace, with the ConfigMap of the
-    cluster and the Lease. ``name`` is that of the registration and of the Lease. ``namespaces`` are those that are served, each
-    watched by separate streams; none: all that are labelled ``spotwright.dev/enabled=true``, watched by streams of the whole
-    cluster. ``metrics_port`` serves metrics and probes; unless ``metrics_are_asked`` for, a port in use is not an error.
-    ``files`` are an externally made certificate; None: the process signs its own, by an authority in the folder
-    ``authority_folder``.
+    ``kubeconfig`` and ``context`` select the cluster, as for :func:`~spotwright.cluster.api_client.find_cluster`. ``home`` is
+    the controller's own namespace, with the ConfigMap of the cluster and the Lease. ``name`` is the name of the registration
+    and of the Lease. ``namespaces`` are the served ones, each with separate watches; empty: all labelled
+    ``spotwright.dev/enabled=true``, with watches of the whole cluster. ``metrics_port`` serves metrics and probes; unless
+    ``metrics_are_asked`` for, a port in use is not an error. ``files`` are an externally made certificate; None: the process
+    signs its own, by an authority in the folder ``authority_folder``.
     """
 
     authority_folder: Path
@@ -56,14 +55,13 @@ class Settings:
 class WebhookSettings(Settings):
     """Settings of a process that answers reviews.
 
-    ``where`` is how the API server reaches the webhook: the namespace and name of a Service, or an ``https`` address.
-    ``client_authority`` is a file with the CA (PEM) of the certificates with which API servers log in to the webhook, if they
-    are configured to: then reviews without one are refused, and probes are answered. ``refusal_image`` is a small image with a
-    shell, and refused pods run it as ``refusal_user``; 0: as their own user, or the image's. ``argo_executor_images`` are the
-    images of Argo's own containers; if empty, all whose repository is called ``argoexec``. ``registers``: the CA is written
-    into the registration. ``makes_library``: the ConfigMap with the checkpoint library is created in every served namespace;
-    with a ``claim_size``, such as ``20Gi``, the claims that policies name are too, of the storage class ``claim_class`` or the
-    cluster's default.
+    ``where`` is the webhook's address for API servers: the namespace and name of a Service, or an ``https`` address.
+    ``client_authority`` is a file with the CA (PEM) of API servers' client certificates, if they are configured: then reviews
+    without one are refused, and probes are answered. ``refusal_image`` is a small image with a shell, and refused pods run it
+    as ``refusal_user``; 0: as their own user, or the image's. ``argo_executor_images`` are the images of Argo's own containers;
+    if empty, all whose repository is called ``argoexec``. ``registers``: the CA is written into the registration.
+    ``makes_library``: the ConfigMap with the checkpoint library is created in every served namespace; with a ``claim_size``,
+    such as ``20Gi``, the claims that policies name are too, of the storage class ``claim_class`` or the cluster's default.
     """
 
     host: str = "127.0.0.1"
@@ -81,7 +79,7 @@ class WebhookSettings(Settings):
 
     @property
     def served_names(self) -> list[str]:
-        """The names and addresses of the certificate; the first one is the one by which API servers reach the webhook."""
+        """The names and addresses of the certificate; API servers use the first one."""
         if isinstance(self.where, str):
             rest = self.where.partition("://")[2].partition("/")[0]
             return [rest[1:].partition("]")[0] if rest.startswith("[") else rest.partition(":")[0]]
@@ -109,7 +107,7 @@ class RecorderSettings(Settings):
 
     @property
     def served_names(self) -> list[str]:
-        """The names and addresses of the certificate; the first one is the one that readers check."""
+        """The names and addresses of the certificate; readers check the first one."""
         own = [] if _is_any(self.read_host) else [self.read_host]
         return [reading_name(self.home), *own]
 

@@ -1,12 +1,12 @@
 """Evicts unschedulable pods and force-deletes pods of dead nodes. It works beside the watcher of the leading replica.
 
-A pod is evicted only if recreating it costs its workload nothing. It is deleted without its node's status in three cases: its
-machine is certainly gone, not merely silent; its node has restarted and will never start it; or its Job would already have
-replaced it without our ``podFailurePolicy``, with which Kubernetes lets a Job replace a pod only once it has failed.
+A pod is evicted only if recreating it costs its workload nothing. It is force-deleted in three cases: its machine is certainly
+gone, not merely silent; its node has restarted and will never start it; or its Job would already have replaced it without our
+``podFailurePolicy``, with which Kubernetes lets a Job replace a pod only once it has failed.
 
-The watcher asks it about the newest attempt of each pod that it looks at (:meth:`Descheduler.decide`), and records the answer
-with its observation. The eviction follows once that is in the journal (:meth:`Descheduler.recorded`), so the next leader can go
-on from there. The descheduler keeps timers for changes by time alone, at which the watcher looks again.
+The watcher asks it about the newest attempt of each pod (:meth:`Descheduler.decide`), and records the answer with its
+observation. The eviction follows once that is in the journal (:meth:`Descheduler.recorded`), so the next leader can continue
+from there. The descheduler keeps timers for changes by time, at which the watcher looks again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds between two tries
 _DONE = (404,)  # the pod is gone
-_CHANGED = 409  # its version or UID is another one: what the watcher sees next decides
+_CHANGED = 409  # its version or UID changed: the watcher's next look decides
 
 
 @dataclass(slots=True)
@@ -70,18 +70,18 @@ class Eviction:
     tries: int = 0
     not_before: float = 0.0
     is_done: bool = False
-    fails_first: bool = False  # its Job counts a pod only when its phase says that it has failed
+    fails_first: bool = False  # its Job counts a pod only once its phase is Failed
 
 
 class EvictionJournal:
-    """The evictions that are not done yet, by the pod's UID. ``done`` is called with each that is done."""
+    """The pending evictions, by the pod's UID. ``done`` is called after each."""
 
     def __init__(self, api: Api, done: Callable[[Literal["evicted", "deleted"]], None] = lambda _: None) -> None:
         self._api, self._done = api, done
         self._open: dict[str, Eviction] = {}
 
     def want(self, eviction: Eviction) -> None:
-        """Let a eviction be done; of one that is wanted already the pod's newest version counts."""
+        """Schedule an eviction; if it is already scheduled, update it to the pod's newest version."""
         known = self._open.get(eviction.uid)
         if known is not None and known.what == eviction.what:
             if known.version != eviction.version:
@@ -115,7 +115,7 @@ class EvictionJournal:
                     "pod %s/%s: cannot %s it, retrying: %s", eviction.namespace, eviction.name, eviction.what, error
                 )
             return
-        eviction.not_before = clock + _LONGEST_WAIT  # its object may stay until its controller lets go of it
+        eviction.not_before = clock + _LONGEST_WAIT  # its object may stay until its finalizers are removed
         if eviction.is_done:
             return
         eviction.is_done = True
@@ -137,10 +137,10 @@ def _request(eviction: Eviction) -> tuple[str, str, dict[str, Any]]:
 
 
 def _failure(eviction: Eviction) -> tuple[str, str, dict[str, Any]]:
-    """The request that gives a pod the phase Failed, as Kubernetes' garbage collector of pods does it on nodes that are gone.
+    """The request that sets a pod's phase to Failed, as Kubernetes' pod garbage collector does on nodes that are gone.
 
-    Source: Kubernetes, ``pkg/controller/podgc`` (``markFailedAndDeletePod``). The version is a precondition: the
-    node may just have reported how the pod ended.
+    Source: Kubernetes, ``pkg/controller/podgc`` (``markFailedAndDeletePod``). The version is a precondition: the node may have
+    just reported the pod's end.
     """
     path = f"{object_path('v1', 'Pod', eviction.name, eviction.namespace)}/status"
     seen = {"uid": eviction.uid, "resourceVersion": eviction.version}
@@ -150,7 +150,7 @@ def _failure(eviction: Eviction) -> tuple[str, str, dict[str, Any]]:
 def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *, is_admitted: bool) -> str:
     """Why a waiting pod is left alone; empty if it may be evicted. ``owners`` are the pod's owners, nearest first.
 
-    ``is_admitted``: a webhook of ours has chosen its rung, by the record of its attempt; the pod itself is not trusted.
+    ``is_admitted``: our webhook chose its rung, by the record of its attempt; the pod itself is untrusted.
     """
     labelled = [metadata(each).get("labels") or {} for each in (pod, *owners)]
     if any(labels.get(QUEUE_LABEL) for labels in labelled):
@@ -161,12 +161,12 @@ def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *
 
 
 def why_not_made_again(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
-    """Why an eviction of a pod would cost its workload something; empty if the pod is made again free of charge."""
+    """Why an eviction of a pod would cost its workload something; empty if the pod is recreated free of charge."""
     if (owner := controller_of(pod)) is None:
         return "a pod without a controller is not recreated"
     said = [rule for owner in owners if (rule := run_kind(owner).why_not_evicted) is not None]
     if said:
-        return said[-1](owners)  # the outermost controller makes all below it again
+        return said[-1](owners)  # the outermost controller recreates everything below it
     kind = text(owners[0].get("kind")) if owners else owner.kind or "controller"
     return f"its {kind} would count it as a failure"
 
@@ -178,11 +178,11 @@ _FIRST_BACKOFF, _LONGEST_BACKOFF = (
 
 
 def backoff_after(failed: int) -> float:
-    """Seconds for which a Job creates no pods after so many failures, at least one, with no success between them."""
+    """The seconds for which a Job creates no pods after this many consecutive failures (at least one)."""
     return min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(failed - 1, 10))
 
 
-_WORTH = 120.0  # seconds of a Job's backoff that are never too many: four pods at once
+_WORTH = 120.0  # seconds of a Job's backoff that are always acceptable: four pods at once
 
 
 def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
@@ -203,17 +203,17 @@ def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _waits_to_make_pods(owners: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a pod's controller waits before it makes the next pod; one that is part of a set is made again with the set."""
+    """Whether a pod's controller waits before the next pod; a pod of a set is recreated with the set."""
     kinds = [run_kind(owner) for owner in owners]
     return bool(kinds) and kinds[0].makes_pods_later and all(kind.retry is not Retry.SET for kind in kinds)
 
 
 def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[str, Any]]) -> float:
-    """Seconds for which the Job of a pod makes no pod after it is evicted; 0 for a pod that something else makes again at once.
+    """The seconds for which a pod's Job creates no pods after its eviction; 0 if another controller recreates it at once.
 
-    The Job controller counts every pod that has failed since the last one succeeded, also those that ``podFailurePolicy``
-    ignores, and doubles its wait with each. A Job with a limit for each index counts them by index. The pod itself counts once,
-    whether it is being evicted already or not. Source: Kubernetes 1.35.4, ``pkg/controller/job/backoff_utils.go``.
+    The Job controller counts every pod that failed since the last success, including those that ``podFailurePolicy`` ignores,
+    and doubles its wait with each. A Job with a limit per index counts them by index. The pod itself counts once, whether or
+    not it is already being evicted. Source: Kubernetes 1.35.4, ``pkg/controller/job/backoff_utils.go``.
     """
     if not _waits_to_make_pods(owners):
         return 0.0
@@ -234,11 +234,11 @@ def _failed_at(attempt: AttemptState) -> float:
 def worth_moving_at(
     state: RunState, task: TaskState, attempt: AttemptState, owners: Sequence[Mapping[str, Any]], now: float
 ) -> float:
-    """The moment from which an eviction costs no more than waiting.
+    """The time from which an eviction costs no more than waiting.
 
-    The cost is the time for which the Job creates no pods, for this pod and for all others of the Job: so of many waiting pods
-    only as many are evicted at once as are worth it. The wait is worth ``pending_timeout``, or the time waited already. A few
-    are always evicted together: one by one, their waits would add up.
+    The cost is the time for which the Job creates no pods, for this and all its other pods: so only as many waiting pods are
+    evicted at once as are worth it. The wait is worth ``pending_timeout``, or the time already waited. A few are always evicted
+    together: one by one, their waits would add up.
     """
     cost = backoff_of_job(state, task, owners)
     if cost <= _WORTH or cost < task.plan.policy.pending_timeout:
@@ -246,8 +246,8 @@ def worth_moving_at(
     return now + max(0.0, cost - waited_in_vain(attempt, now))
 
 
-_AFTER_NOTICE = 30.0  # seconds after the announced end, within which the machine is really reclaimed
-_BEFORE_END = 180.0  # seconds before that end: a node that was silent long before has another trouble
+_AFTER_NOTICE = 30.0  # seconds after the announced end, within which the machine is reclaimed
+_BEFORE_END = 180.0  # seconds before that end: a node silent for longer has another problem
 
 
 class NodeSeen(NamedTuple):
@@ -279,8 +279,8 @@ def why_gone(node: NodeSeen, now: float) -> str:
 def why_replaced(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], node: NodeSeen) -> str:
     """Why the Job of a pod on a silent node may create its next pod once this one is being deleted; empty if it must wait.
 
-    Without a ``podFailurePolicy`` a Job does so as soon as a pod is being deleted. Ours must not make it wait longer; an
-    author who wants that says so, which placement notes on the pods (:data:`~spotwright.kinds.job.REPLACEMENT_ANNOTATION`).
+    Without a ``podFailurePolicy`` a Job replaces a pod as soon as it is being deleted. Ours must not delay that, unless the
+    author wants it, as placement notes on the pods (:data:`~spotwright.kinds.job.REPLACEMENT_ANNOTATION`).
     """
     is_silent = _ready(node.state).get("status") == "Unknown"
     if (
@@ -324,9 +324,9 @@ def _ready(node: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 _PAUSE = 0.5  # seconds between two looks at what is due
-_AT_ONCE = 200  # pods that are looked at in one turn, so that streams and the Lease have theirs
-_LOOK_AGAIN = 5.0  # seconds until the next look at a pod whose wait, or whose node, may have changed its meaning
-_ORDER_AGAIN = 15.0  # seconds until the next look at a pod whose node is ordered: the order may have ended silently
+_AT_ONCE = 200  # pods looked at in one turn, so that streams and the Lease get theirs
+_LOOK_AGAIN = 5.0  # seconds until the next look at a pod whose wait or node may have changed
+_ORDER_AGAIN = 15.0  # seconds until the next look at a pod with an ordered node: the order may end silently
 _FINISHED = ("Succeeded", "Failed")
 
 

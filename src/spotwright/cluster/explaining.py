@@ -1,7 +1,7 @@
-"""Explains where a pod is, or why it waits, from the API server's current state and the records of its run.
+"""Explains where a pod runs or why it waits, from the API server's current state and the records of its run.
 
-It reads with the caller's own rights. A Job, a Workflow or a run is explained by its pods. For a waiting pod it says whether
-and why the pod will be evicted, and for a silent node what to do.
+It reads with the caller's rights. A Job, a Workflow or a run is explained by its pods. For a waiting pod it says whether and
+why the pod will be evicted, and for a silent node what to do.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def move_of(
     left_out: Sequence[Mapping[str, Any]],
     now: float,
 ) -> dict[str, Any] | None:
-    """What happens to a pod that waits for a node: ``at`` (Unix seconds) it is evicted, ``to`` the pools of the next one.
+    """The planned eviction of a pod that waits for a node: ``at`` (Unix seconds), ``to`` the pools of the next pod.
 
-    ``stays`` says why it is not; ``backoff`` (seconds) is how long its Job then makes no pod. None for a pod that waits for
-    nothing, or for something else.
+    ``stays`` says why it is not evicted; ``backoff`` (seconds) is the Job's pause after it. None for a pod that does not wait
+    for a node.
     """
     due = None if task is None or attempt is None else in_vain_at(task, attempt)
     if state is None or task is None or attempt is None or due is None:
@@ -85,8 +85,8 @@ def pool_states(
 ) -> list[dict[str, Any]]:
     """Each pool of the ladder in its order: ``pool``, ``is_asked`` (the pod admits it), ``state`` and ``since``.
 
-    ``state`` is a clause for people, empty if none is known. ``since`` is in Unix seconds or null: when the
-    autoscaler said so. ``until``: the pool is passed over up to then.
+    ``state`` is a clause for people, empty if unknown. ``since`` is the time of the autoscaler's report in Unix seconds, or
+    null. ``until``: the pool is skipped until then.
     """
     paused = {
         name: pause.until for name, pause in _pauses(left_out, _namespace(pod), pools).items() if now < pause.until
@@ -96,14 +96,14 @@ def pool_states(
         said = words.of(pod if name in attempt.pools else {}, [name], pools, now)
         state, since = ("", None) if said is None or said.kind == ORDERS_UNKNOWN else (said.words, said.since)
         if not state and attempt.pools == (name,) and (attempt.waits.startswith(NODE_ORDERED) or is_ruled_out(attempt)):
-            state, since = attempt.waits.partition(": ")[2], attempt.waits_since  # what the controller may read
+            state, since = attempt.waits.partition(": ")[2], attempt.waits_since  # the controller's rights
         is_asked, until = name in attempt.pools, paused.get(name)
         found.append({"pool": name, "is_asked": is_asked, "state": state, "since": since, "until": until})
     return found
 
 
 def _pauses(left_out: Sequence[Mapping[str, Any]], namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, Pause]:
-    """The pauses that hold for a namespace, by the names that ``pools`` have there."""
+    """The backoffs in force for a namespace, by its names of ``pools``."""
     holding = [one for one in left_out if one.get("namespace", "") in ("", namespace)]
     by_key = {one["key"]: Pause(int(one["times"]), one["since"], one["until"]) for one in holding}
     keys = {name: definition_of(pool) for name, pool in pools.items()}
@@ -117,9 +117,9 @@ def _namespace(pod: Mapping[str, Any]) -> str:
 def lost_node(
     kubernetes: Kubernetes, pod: Mapping[str, Any], attempt: AttemptState | None, now: float
 ) -> dict[str, Any] | None:
-    """What is known of a node that does not report: ``node``, ``since``, ``gone`` (why its machine is), and ``commands``.
+    """The state of an unresponsive node: ``node``, ``since``, ``gone`` (why its machine is gone), and ``commands``.
 
-    These are for people, to free the node. None for a pod whose node reports.
+    The commands are for people, to free the node. None for a pod whose node reports.
     """
     name = str((pod.get("spec") or {}).get("nodeName") or "")
     if not name:
@@ -141,7 +141,7 @@ def lost_node(
 
 
 def not_started(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> str:
-    """What holds up a pod that has its node; empty if it has begun or may begin."""
+    """Why a pod does not start on its node; empty if it has started or can start."""
     if not has_not_started(pod):
         return ""
     try:
@@ -158,7 +158,7 @@ def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str,
     while (named := controller_of(here)) is not None and named.kind in run_kinds():
         namespace = str(metadata(pod).get("namespace", ""))
         if any(named.name == metadata(each).get("name") and named.kind == each["kind"] for each in owners):
-            break  # owners that own each other
+            break  # a circle of owners
         try:
             here = kubernetes.get(object_path(named.api_version, named.kind, named.name, namespace))
         except ApiFailed:
@@ -173,14 +173,14 @@ EXPLAINED: Mapping[str, Kind] = {"Pod": kind_of("v1", "Pod"), **run_kinds()}
 _SHORT = {record.short_name: kind for kind, record in EXPLAINED.items() if record.short_name}
 _KINDS = ", ".join(map(str.lower, EXPLAINED))
 _ATTEMPT, _OPEN, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "open", "rung", "why"))
-_MOST_PODS = 20  # of one object: people read them
+_MOST_PODS = 20  # of one object, for people
 _HISTORY = 10  # the newest attempts of a task that are shown
 
 
 def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: str = "") -> dict[str, Any]:
-    """What is known of ``kind/name``, or of the object of a run: ``{"object", "run", "pods", "left_out", "notes"}``.
+    """Explain ``kind/name`` or the object of a run: ``{"object", "run", "pods", "left_out", "notes"}``.
 
-    A run has the name that ``runs --cluster`` lists, or the id that Kubeflow Pipelines gave it.
+    A run is named as in ``runs --cluster``, or by its id in Kubeflow Pipelines.
 
     Each of ``pods`` has its ``name``, ``task`` and ``attempt`` (null where no run has it), ``status`` (waiting, running,
     ended), ``node``, ``pool``, ``capacity``, ``scheduler`` (what kube-scheduler says of a pod that waits),
@@ -193,7 +193,7 @@ def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namesp
     ``commands``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a sentence for
     each attempt before), ``webhook`` (what admission has written: ``attempt``, ``rung``, ``why``) and ``not_enforced``.
     ``left_out`` are the run's pools that new attempts avoid now: ``pool``, ``since``, ``until``, ``times``.
-    ``namespace``: by default that of the context. Raises :class:`InputError` for an object that is not there.
+    ``namespace``: by default the context's. Raises :class:`InputError` for a missing object.
     """
     if "/" not in text:
         return _of_a_run(kubernetes, runs, text, namespace)
@@ -214,7 +214,7 @@ def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namesp
 
 
 def _of_a_run(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: str) -> dict[str, Any]:
-    """The object of a run explained, also if it is of a kind that cannot be named here, or was deleted."""
+    """Explain the object of a run, even if its kind cannot be named here or it was deleted."""
     try:
         reader = runs.open(text, namespace)
     except UnknownRun as error:
@@ -262,7 +262,7 @@ def _answer(
 
 
 def _of_run(pause: Mapping[str, Any], reader: RunReader | None) -> Iterator[dict[str, Any]]:
-    """A pause of a pool under the name that a run has for it, if it applies to the run and the run has such a pool."""
+    """A pool's backoff under the run's name for the pool, if it applies to the run and the run has the pool."""
     if reader is None:
         yield from [dict(pause)] if pause["pool"] else []
         return
@@ -277,7 +277,7 @@ def _with_its_node(
     reader: RunReader | None,
     words: AutoscalerStatus,
 ) -> dict[str, Any]:
-    """A pod explained, with what becomes of it where it waits for a node, or where its node does not report."""
+    """Explain a pod, with its future if it waits for a node or its node does not report."""
     task, attempt = _attempt_of(pod, reader)
     explained, now = _explained(pod, reader), time.time() if reader is None else reader.now or time.time()
     is_waiting, is_running = (explained["status"] == word for word in ("waiting", "running"))
@@ -319,7 +319,7 @@ def _object(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> dic
 
 
 def _readable(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> tuple[dict[str, Any] | None, list[str]]:
-    """An object, with a note where the caller may read pods alone: then its run and pods are used instead."""
+    """An object, with a note if the caller may only read pods: its run and pods are then used instead."""
     try:
         return _object(kubernetes, namespace, kind, name), []
     except InputError as error:
@@ -330,9 +330,9 @@ def _readable(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> t
 
 
 def _roots(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The kinds and names that the run of an object may have: its topmost owner, or, where that cannot be read, guesses.
+    """The possible kinds and names of an object's run: its topmost owner, or guesses if that cannot be read.
 
-    A JobSet has the name of the TrainJob that made it, and its pods say the JobSet's.
+    A JobSet has the name of its TrainJob, and its pods name the JobSet.
     """
     name = str(found["metadata"]["name"])
     labels = found["metadata"].get("labels") or {}
@@ -340,7 +340,7 @@ def _roots(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str
     passed: set[tuple[str, str]] = set()
     while True:
         above = controller_of(found)
-        if above is None or above.kind not in EXPLAINED or (kind, name) in passed:  # users may write a circle of owners
+        if above is None or above.kind not in EXPLAINED or (kind, name) in passed:  # users can write a circle of owners
             return [(kind, name)]
         passed.add((kind, name))
         kind, name = above.kind, above.name
@@ -370,7 +370,7 @@ def _run(runs: RecordedRuns, roots: Sequence[tuple[str, str]], namespace: str) -
 
 
 def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> str:
-    """Why an object has no run, from what the controller says that it watches."""
+    """Why an object has no run, from the controller's published scope."""
     if watched.get("unknown"):
         return f"cannot tell what the controller watches: {watched['unknown']}"
     if not watched.get("is_served"):
@@ -386,7 +386,7 @@ def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> 
 
 
 def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> list[dict[str, Any]]:
-    """The pods of a run whose attempts have not ended, or that a silent node holds, in the order in which they were made."""
+    """The pods of a run with active attempts or on a silent node, in order of creation."""
     if reader is None:
         return []
     attempts = [attempt for task in reader.state.tasks.values() for attempt in task.attempts]
@@ -397,20 +397,20 @@ def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> l
     except ApiFailed as error:
         if error.status != 403:
             raise
-        items = _pods_by_name(kubernetes, namespace, here)  # to get pods is enough to read a run
+        items = _pods_by_name(kubernetes, namespace, here)  # the right to get pods is enough to read a run
     mine = [pod for pod in items if pod["metadata"]["uid"] in live]
     return sorted(mine, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
 
 
 def _pods_by_name(kubernetes: Kubernetes, namespace: str, attempts: Sequence[AttemptState]) -> list[dict[str, Any]]:
-    """The pods of these attempts, one by one, by their names; of very many the newest."""
+    """The pods of these attempts, read one by one by name; only the newest if there are many."""
     names = dict.fromkeys(each.pod for each in sorted(attempts, key=lambda each: each.placed_at) if each.pod)
     found = (_object(kubernetes, namespace, "Pod", name) for name in [*names][-_MOST_PODS - 1 :])
     return [pod for pod in found if pod is not None]
 
 
 def _unread_nodes(kubernetes: Kubernetes, pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """That the caller may not read nodes, where a pod runs on one."""
+    """A note that the caller may not read nodes, if a pod runs on one."""
     name = next((str(pod["spec"]["nodeName"]) for pod in pods if _status(pod) == "running"), "")
     if name:
         try:
@@ -456,7 +456,7 @@ def _status(pod: Mapping[str, Any]) -> str:
 
 
 def _attempt_of(pod: Mapping[str, Any], reader: RunReader | None) -> tuple[TaskState | None, AttemptState | None]:
-    """The newest attempt of a pod: one whose container was started again holds several."""
+    """The newest attempt of a pod: a pod with a restarted container has several."""
     uid = pod["metadata"]["uid"]
     for task in () if reader is None else (*reader.state.tasks.values(), *reader.state.retired.values()):
         for attempt in reversed(task.attempts):
@@ -501,7 +501,7 @@ def _budgets(task: TaskState | None) -> dict[str, Any] | None:
 
 
 def _history(task: TaskState | None, attempt: AttemptState | None) -> Iterator[str]:
-    """A sentence for each attempt before this one, oldest first; of many the newest."""
+    """A sentence for each earlier attempt, oldest first; only the newest if there are many."""
     if task is None or attempt is None:
         return
     before = [each for each in task.attempts if each.number < attempt.number]
@@ -536,7 +536,7 @@ def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Itera
 
 
 def _lost_deadline(task: TaskState | None, reader: RunReader | None) -> Iterator[str]:
-    """That a deadline in the policy of the pod's task has no effect."""
+    """A note that a deadline in the policy of the pod's task has no effect."""
     lost = "" if task is None or reader is None else reader.state.plan.lost_deadline(task.plan)
     if lost:
         yield lost

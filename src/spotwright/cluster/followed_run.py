@@ -1,7 +1,7 @@
 """A recorded run for its readers: its events and logs as they arrive, and whether it is still being recorded.
 
-While a reader waits, the API server streams changes, so objects are not listed again. The end of a log that an attempt's
-object stores is read as a log that only grows, as readers read every log.
+While a reader waits, it watches for changes, so objects are not listed again. The end of a log in an attempt's object is
+presented as a log that only grows, as readers expect.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = ["ArchivedRun", "FollowedRun", "RunWatch", "TailText"]
 _LOG = logging.getLogger(__name__)
 _LOGS_KEPT = LogsKept.NONE.condition.type
 _STORES = LogsKept.OBJECT_STORE.value, LogsKept.VOLUME.value
-_PAUSE = 1.0  # seconds between two looks, at least, without news in between
-_LASTS, _SILENCE = 300, 330.0  # seconds until a watch ends by itself, and until a silent one counts as dead
+_PAUSE = 1.0  # least seconds between looks without news
+_LASTS, _SILENCE = 300, 330.0  # seconds until the server ends a watch, and until a silent one counts as dead
 
 
 class RunWatch:
     """Watches from these versions on, by kind, until one of the streams ends. A thread waits for it.
 
-    ``uid`` is that of the workload, whose label the objects have. The streams end with the login.
+    ``uid`` is the workload's, as in the objects' label. The streams end with the login.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RunWatch:
         )
 
     def wait(self, seconds: float) -> None:
-        """Wait for news, for no longer than this."""
+        """Wait for news, at most ``seconds``."""
         with self._news:
             self._news.wait_for(lambda: self._changes is None or self._changes, seconds)
 
@@ -114,14 +114,14 @@ class RunWatch:
 
 
 class TailText:
-    """How far a reader has read a log. If it was away too long for the stored end, a line says what is missing."""
+    """A reader's position in a log. If it was away too long for the stored end, a line says what is missing."""
 
     def __init__(self) -> None:
         self.text = b""
         self._end = 0  # bytes of the whole log up to the end of the text
 
     def take(self, status: Mapping[str, Any]) -> None:
-        """Add what an attempt's status has that is new."""
+        """Add the new text in an attempt's status."""
         tail = str(status.get("logTail", "")).encode()
         end = int(status.get("logBytes") or len(tail))
         begin = max(0, end - len(tail))
@@ -138,10 +138,9 @@ class TailText:
 
 
 class FollowedRun(ApiRun):
-    """``read_log`` reads logs that are not in the attempts' objects.
+    """A recorded run; ``read_log`` reads logs that are not in the attempts' objects.
 
-    ``is_recorded`` says of a Lease, by its namespace and name, whether a recorder holds it now; of None, whether any recorder
-    runs.
+    ``is_recorded`` tells whether a recorder holds a Lease, given by namespace and name; for None, whether any recorder runs.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class FollowedRun(ApiRun):
         self._kubernetes, self._read_elsewhere, self._is_recorded = kubernetes, read_log, is_recorded
         self._watch: RunWatch | None = None
         self._tails: dict[str, TailText] = {}  # by the name of the attempt's object
-        self._elsewhere: set[str] = set()  # such names: something of the log was read elsewhere
+        self._elsewhere: set[str] = set()  # names of objects whose log was partly read elsewhere
 
     @contextmanager
     def look(self, after: int, only_of: str = "") -> Iterator[Look]:
@@ -168,7 +167,7 @@ class FollowedRun(ApiRun):
             yield found._replace(is_driven=found.is_driven and self._is_recorded(recorder))
 
     def now(self) -> float:
-        """See :meth:`RunSource.now`: by the clock of the API server, as all times of a run."""
+        """See :meth:`RunSource.now`: by the API server's clock, like all times of a run."""
         return self._kubernetes.api.now()
 
     def read_all(self) -> None:
@@ -193,7 +192,7 @@ class FollowedRun(ApiRun):
             self._watch.wait(max(seconds, _PAUSE))
 
     def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
-        """See :meth:`RunSource.read_log`. Attempts of one run may differ: their controller may have got or lost its store."""
+        """See :meth:`RunSource.read_log`. Attempts of a run may differ: the controller's log store may have changed."""
         if environment:
             return b""
         name = object_name(self.name, Home(task, attempt))
@@ -207,9 +206,9 @@ class FollowedRun(ApiRun):
         return tail.text[offset:] if at_most < 0 else tail.text[offset : offset + at_most]
 
     def _is_elsewhere(self, name: str, status: Mapping[str, Any], home: Home) -> bool:
-        """Whether a log is read elsewhere than in its attempt's object. A reader keeps the source that it began with.
+        """Whether a log is read elsewhere than from its attempt's object. A reader keeps its first source.
 
-        An incomplete end exists there, too, if a recorder without a store was followed by one that stores the whole log.
+        The object also has an incomplete end if a recorder without a store was followed by one with a store.
         """
         if name in self._elsewhere:
             return True
@@ -223,7 +222,7 @@ class FollowedRun(ApiRun):
 
 
 class ArchivedRun(FollowedRun):
-    """A run that is no longer in the API. ``objects`` are those in its archive."""
+    """A run that is no longer in the API. ``objects`` are the ones in its archive."""
 
     def __init__(
         self,
@@ -240,7 +239,7 @@ class ArchivedRun(FollowedRun):
         self._get = self._of_archive
 
     def _of_archive(self, path: str, _params: Mapping[str, str] | None) -> dict[str, Any]:
-        """The answer that the API server would give. Raises :class:`ApiFailed`."""
+        """The API server's answer, from the archive. Raises :class:`ApiFailed`."""
         if path == records_path(RUN, self.namespace, self.name):
             return next(iter(self._archived))
         return {"items": [each for each in self._archived if path == records_path(str(each["kind"]), self.namespace)]}

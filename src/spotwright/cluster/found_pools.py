@@ -1,9 +1,9 @@
-"""Reads pools off the nodes of a cluster and off Karpenter's NodePools, as a configuration to start from.
+"""Derives pools from a cluster's nodes and Karpenter's NodePools, as a first configuration.
 
-Nodes of one pool carry the pool's name in a label of their provider or provisioner. Nodes that differ in capacity,
+Nodes of one pool carry the pool's name in a label of their provider or provisioner. Nodes that differ in capacity type,
 architecture, operating system or accelerators form separate pools; nodes without such a label form one pool for each set of
-labels, taints and accelerators. A pool gets what its nodes have in common. Prices, limits and notices are not in the API, so
-they are left out. A pool without nodes is known only by its NodePool of Karpenter. Notes name what is left out or unknown.
+labels, taints and accelerators. A pool gets its nodes' common properties. Prices, limits and notices are not in the API and are
+omitted. A pool without nodes is known only by its Karpenter NodePool. Notes name omitted and unknown properties.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MACHINE_API = "machine.openshift.io/machine"  # an annotation; the Machine API 
 _AFTER_BOOT = ("nvidia.com/", "amd.com/", "feature.node.kubernetes.io/")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _IDENTITY = re.compile(r"i-[0-9a-f]{8,32}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-_MANY = 4  # nodes from which on a label that is different on each of them names the node
+_MANY = 4  # least nodes for which a label with distinct values counts as a node name
 _SHOWN = 3
 
 
@@ -63,7 +63,7 @@ class FoundPool(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """What of a node becomes part of a pool. ``pool``: the label that names its pool, and the value; empty texts without one."""
+    """A node's properties for a pool. ``pool``: the label that names its pool, and the value; empty texts without one."""
 
     name: str
     labels: Mapping[str, str]
@@ -82,14 +82,14 @@ class _Node(NamedTuple):
 
     @property
     def accelerators(self) -> frozenset[str]:
-        """The accelerators that it offers, by resource."""
+        """Its accelerators, by resource."""
         return frozenset(name for name in self.offers if providers.is_accelerator(name))
 
 
 class _Class(NamedTuple):
-    """Nodes that become one pool. ``common`` are the labels that all of them have, in order.
+    """Nodes that become one pool. ``common`` are their common labels, in order.
 
-    ``distinction``: the label of its accelerators, where other nodes of the pool have none of them.
+    ``distinction``: the label of its accelerators, if other nodes of the pool have none.
     """
 
     pool: tuple[str, str]
@@ -104,7 +104,7 @@ class _Class(NamedTuple):
 
 
 class _Differences(NamedTuple):
-    """How the classes of one pool differ. ``chosen`` counts the classes that have a label by which work may choose."""
+    """The differences of a pool's classes. ``chosen`` counts the classes with a label that work may select by."""
 
     is_one: bool
     capacity: bool
@@ -129,7 +129,7 @@ class _Differences(NamedTuple):
 def found_pools(
     nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping[str, Any]] = (), taken: Collection[str] = ()
 ) -> list[FoundPool]:
-    """The pools of these nodes, and of Karpenter's NodePools that have none, by name. ``taken`` are names of other pools."""
+    """The pools of these nodes, and of Karpenter's NodePools without nodes, by name. ``taken`` are names of other pools."""
     every = [_node(node) for node in _sorted_out(nodes).workers]
     asked = {one.name: one for one in map(read_node_pool, node_pools)}
     by_pool: dict[tuple[str, str], list[_Node]] = {(NODE_POOL_LABEL, name): [] for name in asked}
@@ -155,7 +155,7 @@ class _SortedOut(NamedTuple):
 
 
 def left_out(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The nodes that were not made a pool, a sentence for each kind."""
+    """The nodes without a pool, a sentence for each kind."""
     _, control_plane, virtual = _sorted_out(nodes)
     if control_plane:
         yield f"Left out, because they are the control plane: {names([name_of(node) for node in control_plane])}."
@@ -164,7 +164,7 @@ def left_out(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _sorted_out(nodes: Sequence[Mapping[str, Any]]) -> _SortedOut:
-    """The nodes by what they are for. Where a cluster has no workers (k3s, kind), its untainted control plane does their work."""
+    """The nodes by purpose. In a cluster without workers (k3s, kind), the untainted control plane counts as workers."""
     virtual = [node for node in nodes if is_virtual(labels_of(node))]
     machines = [node for node in nodes if not is_virtual(labels_of(node))]
     untainted = [node for node in machines if not is_control_plane({}, _taint_keys(node))]
@@ -199,7 +199,7 @@ def _node(node: Mapping[str, Any]) -> _Node:
 
 
 def _offers(status: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
-    """A node's capacity for pods: CPUs, memory and every device, including those that are out of order now.
+    """A node's capacity for pods: CPUs, memory and every device, including unhealthy ones.
 
     Raises :class:`InputError` for an invalid amount.
     """
@@ -226,7 +226,7 @@ class _Cluster(NamedTuple):
 
     @classmethod
     def of(cls, nodes: Sequence[_Node], asked: Mapping[str, NodePool]) -> _Cluster:
-        """Read it off the nodes, and off the NodePools that were asked for."""
+        """Derive it from the nodes and the requested NodePools."""
         holders = Counter(key for node in nodes for key in node.labels)
         values = Counter(key for key, _ in {pair for node in nodes for pair in node.labels.items()})
         naming = (key for key, count in holders.items() if count >= _MANY and values[key] == count)
@@ -234,7 +234,7 @@ class _Cluster(NamedTuple):
         return cls(frozenset(naming), frozenset(archs - {""}))
 
     def chosen(self, labels: Mapping[str, str], node: str) -> dict[str, str]:
-        """The labels by which work may choose a node: those that people set and that do not name a single node."""
+        """The labels by which work may select a node: users' labels that do not name a single node."""
         return {
             key: value
             for key, value in labels.items()
@@ -243,7 +243,7 @@ class _Cluster(NamedTuple):
 
 
 def _provider(pool_label: str, labels: Collection[str]) -> Provider:
-    """The provider of nodes that all have these labels: who names their pool, else the one whose labels begin so."""
+    """The provider of nodes with these labels: by the label that names their pool, else by the labels' prefix."""
     if pool_label:
         return providers.POOL_LABELS[pool_label]
     by_prefix = (one for one in PROVIDERS.values() if one.node_prefix)
@@ -254,7 +254,7 @@ def _provider(pool_label: str, labels: Collection[str]) -> Provider:
 def _classes(
     pool: tuple[str, str], nodes: Sequence[_Node], cluster: _Cluster, node_pool: NodePool | None
 ) -> list[_Class]:
-    """The classes of the nodes of one pool; a capacity that a NodePool may ask for, and has no node of, is one too."""
+    """The classes of a pool's nodes, including a NodePool's capacity type without nodes."""
     are_alike = bool(pool[0]) and providers.POOL_LABELS[pool[0]].makes_nodes_alike
 
     def kind(node: _Node) -> Hashable:
@@ -332,7 +332,7 @@ def _name(one: _Class, differences: _Differences, cluster: _Cluster) -> str:
 
 
 def _word_for(one: _Class, differences: _Differences, cluster: _Cluster) -> str:
-    """The word for nodes whose pool no label names: a role or another value that no other class has."""
+    """A name for nodes without a pool label: a role or another value that no other class has."""
     if differences.is_one:
         return ""
     for key, value in sorted(_chosen(one, cluster).items(), key=lambda pair: ("node-role" not in pair[0], pair)):
@@ -383,7 +383,7 @@ def _found(
 def _own_labels(
     one: _Class, differences: _Differences, cluster: _Cluster, node_pool: NodePool | None
 ) -> dict[str, str]:
-    """The labels of a class by which work may choose it, or which distinguish it, including its capacity's label."""
+    """The labels by which work may select a class or which distinguish it, including its capacity label."""
     common = one.common
     asked = node_pool.labels if node_pool and not one.nodes else {}
     own = {**asked, **_chosen(one, cluster), **dict(one.distinction)}
@@ -404,8 +404,8 @@ def _pool(
 ) -> Pool:
     """The pool of a class, whose labels its nodes have.
 
-    Where they have other machines and zones than the NodePool asks for now, theirs count; where they lack labels of their
-    provider, the pool is a generic one.
+    If their machines and zones differ from the NodePool's, the nodes' count; if they lack their provider's labels, the pool is
+    generic.
     """
     label, value = one.pool
     capacity, common = Capacity.SPOT if one.is_spot else Capacity.ON_DEMAND, one.common
@@ -440,7 +440,7 @@ _DURATION = "cloud.google.com/gke-max-run-duration-seconds"
 
 
 def _lifetime(one: _Class) -> str:
-    """The lifetime that GKE gives the nodes of a class; empty where no label says it."""
+    """GKE's lifetime of a class's nodes; empty without a label for it."""
     seconds = one.common.get(_DURATION, "")
     return f"{seconds}s" if seconds.isdecimal() and int(seconds) else ""
 
@@ -468,7 +468,7 @@ def _notes(one: _Class, pool: Pool, taints: Sequence[str]) -> Iterator[str]:
 def _told_apart(
     found: Mapping[str, FoundPool], pools: Mapping[str, Pool], nodes: Sequence[_Node]
 ) -> Iterator[FoundPool]:
-    """The pools, with a note on pools whose nodes no label distinguishes from another pool's."""
+    """The pools, with a note on pools that labels do not distinguish from each other."""
     of_node = {node: name for name, one in found.items() for node in one.nodes}
     taken: dict[str, set[str]] = {}
     holders: dict[tuple[str, str], dict[str, Pool]] = {}  # pools by one of their labels, the one that the fewest have
@@ -513,7 +513,7 @@ def _values(nodes: Sequence[_Node], label: str) -> list[str]:
 
 
 def _largest(nodes: Sequence[_Node]) -> dict[str, str]:
-    """The largest amount of each resource that one of these nodes offers to pods: what ran on one of them fits."""
+    """The largest amount of each resource on any of these nodes, so that whatever ran on one fits."""
     result: dict[str, str] = {}
     for node in nodes:
         for resource, amount in node.offers.items():

@@ -21,52 +21,52 @@ SWITCH_INTERVAL = 0.0005
 """Seconds after which a Python thread lets others run; the default, 5 ms, would delay answers."""
 
 STUCK = 10.0
-"""Seconds without a beat after which a process that answers reviews is stuck: API servers wait ten for an answer."""
+"""Seconds without a beat after which a webhook process is stuck: API servers wait ten for an answer."""
 
 _BEAT = 1.0  # seconds
 
 
 class Health:
-    """Whether a process should go on or be restarted. The worker calls :meth:`alive`, or awaits :meth:`beat`.
+    """Whether a process is healthy or should be restarted. The worker calls :meth:`alive`, or awaits :meth:`beat`.
 
-    ``stuck`` is after how many seconds without a sign of life it should be. ``clock`` is monotonic.
+    ``stuck`` is the number of seconds without a sign of life until a restart. ``clock`` is monotonic.
     """
 
     def __init__(self, stuck: float = STUCK, clock: Callable[[], float] = time.monotonic) -> None:
         self._stuck, self._clock = stuck, clock
         self._alive_at = clock()
-        self.failure = ""  # why the work cannot go on, by its worker
+        self.failure = ""  # why the work cannot continue, set by the worker
 
     def alive(self) -> None:
         """Note progress. From any thread."""
         self._alive_at = self._clock()
 
     async def beat(self) -> None:
-        """Note again and again that this event loop works, until cancelled."""
+        """Report periodically that this event loop works, until cancelled."""
         while True:
             self.alive()
             await asyncio.sleep(_BEAT)
 
     @property
     def problem(self) -> str:
-        """Why this process should be started again; empty while it is well. From any thread."""
+        """Why this process should be restarted; empty if healthy. From any thread."""
         silent = self._clock() - self._alive_at
         return f"no progress for {silent:.0f} s" if silent >= self._stuck else self.failure
 
 
 class ServedCertificate:
-    """The serving certificate of a process, and the authority that those who ask it have to know."""
+    """The serving certificate of a process, and the CA for its clients."""
 
     def __init__(self, renewal: Renewal, events: EventWriter, home: str) -> None:
         self._renewal, self._events = renewal, events
         self._about = about_namespace(home)
 
     def context(self) -> ssl.SSLContext:
-        """A context for a server; it serves a renewed certificate without a new start."""
+        """A context for a server; it serves a renewed certificate without a restart."""
         return self._renewal.served.context()
 
     async def publish_first(self, publish: Callable[[bytes], Awaitable[None]]) -> None:
-        """Publish the authority (PEM text) before anything is answered."""
+        """Publish the authority (PEM text) before the first answer."""
         await publish(self._renewal.authorities)
 
     async def follow(self, publish: Callable[[bytes], Awaitable[None]]) -> None:

@@ -3,10 +3,10 @@
 The registration is an object of the chart, into which the controller writes only its authority. With ``--webhook-url`` the
 controller creates and removes it itself.
 
-Everything fails open: ``failurePolicy: Ignore`` and a timeout of 10 s, in the namespaces that are listed, or in those with the
-label ``spotwright.dev/enabled=true``. CEL conditions keep out reviews that would change nothing: pods without a policy that no
-run makes (those of a Deployment say), and updates that change no spec, such as those with which Argo's controller writes each
-step into its Workflow. The versions are those that are placed; the API server converts others (``matchPolicy: Equivalent``).
+Everything fails open: ``failurePolicy: Ignore`` and a timeout of 10 s, in the listed namespaces, or in namespaces labelled
+``spotwright.dev/enabled=true``. CEL conditions exclude reviews that would change nothing: pods without a policy that do not
+belong to a run (a Deployment's, for example), and updates without a spec change, such as Argo's status updates of its
+Workflows. The versions are the placed ones; the API server converts others (``matchPolicy: Equivalent``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["NAME_LABEL", "Obstacle", "Registration", "obstacle", "webhook_config
 
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-"""The label that the API server sets on every namespace, with its name: it cannot be removed or forged.
+"""The label with a namespace's name, set by the API server: it cannot be removed or forged.
 
 Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/#automatic-labelling.
 """
@@ -53,11 +53,11 @@ _OF_A_RUN = (
     "owner.controller && owner.kind + '.' + owner.apiVersion.split('/')[0] in "
     f"[{_OWNERS}])"
 )
-"""A pod that a run makes, which may have been created while no webhook answered. Other pods without a policy are not reviewed."""
+"""A run's pod, which may have been created while the webhook was down. Other pods without a policy are not reviewed."""
 
 
 def _is_marked(at: Path) -> str:
-    """Whether the old object has our mark among the annotations at a path, in CEL: `has` asks for the last step alone."""
+    """Whether the old object has our annotation at a path, in CEL: `has` checks only the last step."""
     steps = [".".join(("oldObject", *map(str, at[: depth + 1]))) for depth in range(len(at))]
     return " && ".join([*(f"has({step})" for step in steps), f"'{ADMITTED_ANNOTATION}' in {steps[-1]}"])
 
@@ -70,9 +70,9 @@ def webhook_configuration(
 ) -> dict[str, Any]:
     """The configuration as an object.
 
-    ``where`` is the namespace and name of the webhook's Service, on port 443, or an ``https`` address that the API server
-    reaches. ``certificate_authority`` is the PEM text with which the API server checks the server's certificate; empty: it is
-    written later. ``namespaces`` are those that are served; none: all with the label :data:`ENABLED_LABEL`.
+    ``where`` is the namespace and name of the webhook's Service, on port 443, or an ``https`` address for the API server.
+    ``certificate_authority`` is the PEM text with which the API server checks the server's certificate; empty: it is written
+    later. ``namespaces`` are the served ones; empty: all with the label :data:`ENABLED_LABEL`.
     """
     client: dict[str, Any] = (
         {"caBundle": base64.b64encode(certificate_authority).decode()} if certificate_authority else {}
@@ -108,7 +108,7 @@ def webhook_configuration(
 
 
 def _selector(namespaces: Sequence[str]) -> dict[str, Any]:
-    """The namespaces in which the API server asks."""
+    """The namespaces for which the API server calls the webhook."""
     if not namespaces:
         return {"matchLabels": {ENABLED_LABEL: "true"}}
     return {"matchExpressions": [{"key": NAME_LABEL, "operator": "In", "values": sorted(namespaces)}]}
@@ -145,17 +145,17 @@ def _webhook_rule(kind: Kind, operation: str) -> dict[str, Any]:
 _LOG = logging.getLogger(__name__)
 _PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _TRIES = 5  # replicas may write at once
-_CONFLICTS = (409, 422)  # the object has changed; the name of a webhook at its place is another one
-_AGAIN = 5.0  # seconds until the chart's object is looked for again
-_EVERY = 60.0  # seconds between checks that the authority is still there
+_CONFLICTS = (409, 422)  # the object has changed, or the webhook at this index has another name
+_AGAIN = 5.0  # seconds until the chart's object is looked up again
+_EVERY = 60.0  # seconds between checks of the authority
 
 
 class Registration:
     """The registration named ``name``. ``where`` is the namespace and name of a Service, or an ``https`` address.
 
     With a Service, the chart created the object, and only the CA is written into it. With an address, this process creates all
-    of it, for ``namespaces``. Unless it ``writes``, another process does, and this one leaves it alone. If ``unites``, it
-    joins its CA with those of the other replicas.
+    of it, for ``namespaces``. Unless it ``writes``, another process does, and this one leaves it alone. If ``unites``, it joins
+    its CA with the other replicas' CAs.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Registration:
         )
 
     async def put(self, authority: bytes) -> None:
-        """Write this certificate authority, unless this process has done so already; waits for an object of the chart.
+        """Write this certificate authority, unless already written by this process; waits for the chart's object.
 
         Raises :class:`ApiFailed`.
         """
@@ -205,7 +205,7 @@ class Registration:
         _LOG.info("the webhook is registered as %s", self._name)
 
     async def follow(self) -> None:
-        """Write the authority again wherever it was removed, until cancelled. Failures are logged."""
+        """Rewrite the authority wherever it was removed, until cancelled. Failures are logged."""
         while True:
             await asyncio.sleep(_EVERY)
             if not self._written or not self._writes:
@@ -221,7 +221,7 @@ class Registration:
                     )
 
     async def _written_once(self, authority: bytes) -> bool:
-        """Whether the object has the authority now. False: the chart's object is not there. Raises :class:`ApiFailed`."""
+        """Whether the object has the authority now. False: the chart's object does not exist. Raises :class:`ApiFailed`."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return await (self._put_whole(authority) if isinstance(self._where, str) else self._patch(authority))
@@ -243,7 +243,7 @@ class Registration:
                 place, bundle = f"/webhooks/{number}", base64.b64encode(wanted).decode()
                 changes.append({"op": "test", "path": f"{place}/name", "value": webhook.get("name")})
                 changes.append({"op": "add", "path": f"{place}/clientConfig/caBundle", "value": bundle})
-        if changes and self._unites:  # another replica may unite its own at the same moment
+        if changes and self._unites:  # another replica may add its own concurrently
             version = metadata(found).get("resourceVersion")
             changes.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
         if changes:
@@ -260,7 +260,7 @@ class Registration:
         return True
 
     async def remove(self) -> bool:
-        """Take it out; false if it was not there. Raises :class:`ApiFailed`."""
+        """Remove it; false if it did not exist. Raises :class:`ApiFailed`."""
         try:
             await self._api.send("DELETE", f"{_PATH}/{self._name}")
         except ApiFailed as error:
@@ -311,7 +311,7 @@ async def obstacle(api: Api, name: str, namespace: str) -> Obstacle | None:
 
 
 def _small_pod() -> dict[str, Any]:
-    """A pod with a policy that every namespace lets in: with little of everything, within what `restricted` allows."""
+    """A pod with a policy that every namespace admits: small, and valid under `restricted`."""
     little = {"cpu": "1m", "memory": "1Mi"}
     security = {
         "allowPrivilegeEscalation": False,

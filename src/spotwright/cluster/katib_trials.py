@@ -1,7 +1,7 @@
 """Reads Katib's Trials, and the pods in which Katib wraps a trial's code.
 
-Katib reads metrics where a container prints them, and puts a shell in front of the code for it. So the metrics, the log and the
-SIGTERM of a trial are read differently from other workloads'. Facts are of katib v0.19.0.
+Katib reads metrics from a container's output, and wraps the code in a shell for it. So a trial's metrics, log and SIGTERM
+differ from other workloads'. Facts are of katib v0.19.0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ METRICS_NOTE = (
     "was retried, and Katib reads only the metrics that a trial's last attempt prints: a resumed attempt must print the earlier"
     " ones again, as Checkpoint.print of spotwright.checkpoint does, or Katib may choose the wrong best trial"
 )
-"""The note about a trial with :func:`may_lose_metrics`, behind its name."""
+"""The note about a trial with :func:`may_lose_metrics`, after its name."""
 
 _FILE, _COLLECTOR = "/var/log/katib/metrics.log", "metrics-logger-and-collector"
 _MARK = " && echo completed > "
@@ -28,14 +28,14 @@ _MOST_VALUES, _LONGEST_VALUE = 50, 100  # of a Trial; users write them
 
 
 def trial_of(owners: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The Trial of Katib among the owners of a pod, or empty."""
+    """The Katib Trial among the owners of a pod, or empty."""
     return next((owner for owner in owners if run_kind(owner).retry is Retry.TRIAL), {})
 
 
 def trial_values(trial: Mapping[str, Any]) -> dict[str, str]:
-    """The parameters of a Trial, and its metrics as soon as Katib has collected them, by name.
+    """The parameters of a Trial, and its metrics once Katib has collected them, by name.
 
-    A metric has the value that its experiment compares: by its strategy, else the best one (katib v0.19.0, ``TrialSpec`` and
+    A metric has the value compared by its experiment: by its strategy, else the best one (katib v0.19.0, ``TrialSpec`` and
     ``Observation``).
     """
     spec, status = mapping(trial.get("spec")), mapping(trial.get("status"))
@@ -59,7 +59,7 @@ def may_lose_metrics(trial: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
 
 
 def redirected_to(pod: Mapping[str, Any]) -> str:
-    """The container that prints what the main one writes, in a trial of Katib with the StdOut collector; empty elsewhere.
+    """The container that prints the main container's output, in a Katib trial with the StdOut collector; empty elsewhere.
 
     Katib makes the main container's command ``sh -c "COMMAND 1>FILE 2>&1 && ..."``, so its own log is empty, and adds a container
     that prints each line of the file (katib v0.19.0, ``pkg/webhook/v1beta1/pod/utils.go``, ``wrapWorkerContainer``;
@@ -71,7 +71,7 @@ def redirected_to(pod: Mapping[str, Any]) -> str:
 
 
 def is_wrapped_by_katib(pod: Mapping[str, Any]) -> bool:
-    """Whether Katib put a shell, which passes no SIGTERM on, in front of a pod's code (``wrapWorkerContainer``)."""
+    """Whether Katib wrapped a pod's code in a shell, which does not pass SIGTERM on (``wrapWorkerContainer``)."""
     return any(_MARK in str(arg) for each in _containers(pod) for arg in _arguments(each))
 
 

@@ -1,8 +1,8 @@
 """Gives the observer the recorded decision about each pod: read once from the object that the pod's token names.
 
-Pod annotations are untrusted; they only say where to look. A pod is looked at once its record was read, in the background:
-until then the pod is not recorded, because a refused pod would count as an attempt. A record is stored before its pod, so a
-missing one will not come. The record is forgotten with the pod.
+Pod annotations are untrusted; they only say where to look. The record is read in the background; until then the pod is not
+recorded, because a refused pod would count as an attempt. A record is stored before its pod, so a missing one will not come.
+The record is forgotten with the pod.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Admissions"]
 
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 8  # requests
-_AGAIN = 1.0  # seconds until what could not be read is read again
-_HELD = 30.0  # seconds for which a pod waits for its record; then it is recorded as one that no review has pinned
+_AGAIN = 1.0  # seconds until a failed read is retried
+_HELD = 30.0  # seconds for which a pod waits for its record; then it is recorded as unpinned
 _SAME_KEPT = 1_000
 _ANSWER = 10.0  # seconds for one request
 
 
 class _Wanted(NamedTuple):
-    """A pod whose record is to be read, and since when by the monotonic clock."""
+    """A pod whose record must be read, and since when by the monotonic clock."""
 
     token: Token
     since: float
@@ -47,14 +47,14 @@ class Admissions:
     def __init__(self, api: Api, look: Callable[[Iterable[str]], None]) -> None:
         self._api, self._look = api, look
         self._known: dict[str, tuple[Token, Admission | None]] = {}  # by the UID of the pod
-        self._same: dict[str, Admission] = {}  # by the key of what was decided: most pods of a task have equal ones
+        self._same: dict[str, Admission] = {}  # by the decision's key: most pods of a task have equal ones
         self._of_token: dict[Token, str] = {}  # the UID of the pod that a token counts for
         self._wanted: dict[str, _Wanted] = {}  # by the UID of the pod
         self._news = asyncio.Event()
         self.problem = ""
 
     def is_known(self, pod: Mapping[str, Any], root: str) -> bool:
-        """Whether the decision about a pod of this workload is known. If not, it is read, and the pod looked at again."""
+        """Whether the decision about a pod of this workload is known. If not, read it, and then look at the pod again."""
         uid, token = uid_of(pod), token_of(pod)
         if uid in self._known or token is None or token.place.workload not in ("", root):
             return True
@@ -71,7 +71,7 @@ class Admissions:
         return None if known is None else known[1]
 
     def forget(self, pod: str) -> None:
-        """A pod with this UID is gone, and all of it is recorded."""
+        """Forget a pod that is gone and fully recorded."""
         self._wanted.pop(pod, None)
         token, _ = self._known.pop(pod, (None, None))
         if token is not None and self._of_token.get(token) == pod:
@@ -97,7 +97,7 @@ class Admissions:
                 task.cancel()
 
     def _by_workload(self) -> Mapping[tuple[str, str], Mapping[Place, list[str]]]:
-        """The waiting pods by the objects with their records, separately for each workload, so that none waits for another."""
+        """The waiting pods by the objects with their records, per workload, so that workloads do not wait for each other."""
         found: dict[tuple[str, str], dict[Place, list[str]]] = {}
         for uid, wanted in self._wanted.items():
             place = wanted.token.place

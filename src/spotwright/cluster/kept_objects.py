@@ -1,6 +1,6 @@
-"""Keeps objects of strangers within bounds: equal parts once, at most a quota for each namespace, without unreadable objects.
+"""Bounds the memory of untrusted objects: shares equal parts, enforces a quota per namespace, quarantines unreadable objects.
 
-So ten thousand pods fit into a few dozen megabytes, and no tenant's objects can end the shared process.
+So ten thousand pods fit into a few dozen megabytes, and a tenant's objects cannot exhaust the shared process.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["NamespaceQuota", "Quarantine", "Sharing"]
 
 
 _LOG = logging.getLogger(__name__)
-_SAID = 1_000  # objects of which is remembered that the log has them
+_SAID = 1_000  # remembered logged objects
 _LONGEST_NAME = 253  # characters of a name: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 
 
 class Quarantine:
-    """Logs that an object cannot be read, once for each object.
+    """Logs unreadable objects, once for each object.
 
-    An unexpected error is logged with its traceback the first time that its line raises it, and only counted after that.
+    An unexpected error is logged with its traceback the first time its line raises it, and then only counted.
     """
 
     def __init__(self) -> None:
         self._said: OrderedDict[tuple[str, ...], None] = OrderedDict()
-        self._defects: Counter[str] = Counter()  # by the place in the code: there are as many as lines that fail
+        self._defects: Counter[str] = Counter()  # by the failing line
 
     def say(
         self,
@@ -39,7 +39,7 @@ class Quarantine:
         *,
         because: Exception | None = None,
     ) -> None:
-        """Say it of an object of this kind or path. ``because`` is the unexpected error, if one was the reason."""
+        """Log an object of this kind or path. ``because`` is the unexpected error, if any."""
         meta = item.get("metadata") if isinstance(item, Mapping) else None
         names = meta if isinstance(meta, Mapping) else {}
         key = (what, *(str(names.get(part, ""))[:_LONGEST_NAME] for part in ("namespace", "name", "uid")))
@@ -70,20 +70,20 @@ def _place_of(error: Exception) -> str:
 
 
 _ROOM = 96 * 1024 * 1024  # bytes, beside a limit of 768 MiB for the whole pod
-_VALUE = 64  # bytes that a value takes in Python beside its characters, about
+_VALUE = 64  # approximate bytes of a Python value besides its characters
 _NO_TEXT = sys.getsizeof("")
 
 
 def _bytes_of(text: Any) -> int:
-    """The bytes of a text's characters: up to four for each, because the widest one decides for all."""
+    """The bytes of a text's characters: up to four each, as the widest one requires."""
     return sys.getsizeof(text) - _NO_TEXT if isinstance(text, str) else 0
 
 
 class NamespaceQuota:
-    """How much memory the objects of a namespace may use, so that no tenant's objects can end the shared process.
+    """The memory quota of each namespace's objects, so that a tenant's objects cannot exhaust the shared process.
 
-    ``on_full`` is called with a namespace whenever an object of it finds no room. ``limit`` is in bytes, as estimated from the
-    characters and the values of objects. ``weigh`` estimates an object; by default each counts as if it shared no part.
+    ``on_full`` is called with a namespace whenever one of its objects finds no room. ``limit`` is in bytes, as estimated from
+    the characters and the values of objects. ``weigh`` estimates an object; by default without shared parts.
     """
 
     def __init__(
@@ -128,14 +128,14 @@ def _weight(item: Mapping[str, Any]) -> int:
     return size
 
 
-_KEPT = 50_000  # parts that are remembered; then the table is cleared, which costs one more copy of each
-_KEPT_TEXT = 16_000_000  # bytes of their texts: parts of pods that are gone stay as long as the table
+_KEPT = 50_000  # remembered parts; then the table is cleared, at the cost of one more copy of each
+_KEPT_TEXT = 16_000_000  # bytes of their texts: parts of deleted pods stay until the table is cleared
 _FIELDS = ("spec", "status")
 _METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
 class Sharing:
-    """A table of the parts that were seen. For one thread."""
+    """A table of the seen parts. For one thread."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
@@ -144,7 +144,7 @@ class Sharing:
         self._cost = 0  # bytes, of the last object
 
     def cost(self, _item: Mapping[str, Any]) -> int:
-        """About how many bytes the last shared object takes, without the parts that it shares with earlier ones."""
+        """The approximate bytes of the last shared object, without parts shared with earlier ones."""
         return self._cost
 
     def shared(self, item: dict[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class PortForward:
         self._pod = f"pod {pod} in namespace {namespace}"
 
     async def open(self) -> socket.socket:
-        """The socket. Closing it ends the connection, and what ends the connection ends the socket, as a cut connection does.
+        """The socket. Closing it ends the connection, and the end of the connection closes it, as a cut connection does.
 
         Raises :class:`ForwardRefused`.
         """
@@ -66,7 +66,7 @@ class PortForward:
         return near
 
     async def _carry(self, far: socket.socket, opened: asyncio.Future[None]) -> None:
-        """Open the WebSocket and carry bytes in both directions, until one of the ends is gone."""
+        """Open the WebSocket and carry bytes in both directions, until either end closes."""
         far.setblocking(False)
         url = str(self._client.base_url.join(self._path))
         with far:
@@ -84,7 +84,7 @@ class PortForward:
                     for way in ways:
                         way.cancel()
                     await asyncio.gather(*ways, return_exceptions=True)
-            except* Exception as errors:  # errors of the login too: a caller would wait forever for the connection
+            except* Exception as errors:  # login errors too, or a caller would wait forever for the connection
                 if opened.done() and not isinstance(_first(errors), (httpx2.HTTPError, HTTPXWSException, OSError)):
                     raise
                 if not opened.done():
@@ -112,7 +112,7 @@ async def _downwards(session: AsyncWebSocketSession, far: socket.socket) -> None
             elif channel == _DATA:
                 await loop.sock_sendall(far, data)
             else:
-                return  # an error of the pod's side ends the stream
+                return  # an error on the pod's side ends the stream
 
 
 async def _upwards(session: AsyncWebSocketSession, far: socket.socket) -> None:
@@ -175,7 +175,7 @@ class Kubernetes:
         self._loop.close()
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Read an object or a list. Raises :class:`ApiFailed`, and :class:`InputError` for a login that is not accepted."""
+        """Read an object or a list. Raises :class:`ApiFailed`, and :class:`InputError` for a rejected login."""
         try:
             return self.call(self.api.get(path, params))
         except LoginFailed as error:
@@ -219,7 +219,7 @@ class Kubernetes:
         return user is not None and bool(user.client_cert or user.client_cert_data)
 
     def present_certificate(self, context: ssl.SSLContext) -> None:
-        """Let a TLS context show the certificate of the login, if it has one."""
+        """Let a TLS context present the login's certificate, if it has one."""
         user = self._config.user
         certificate = None if user is None else user_cert(user, self._config.abs_file)
         if certificate is not None:

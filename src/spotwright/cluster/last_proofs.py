@@ -1,10 +1,9 @@
-"""Until when an attempt certainly lived if its end was never reported: its machine lost power, and the kubelet with it.
+"""Bounds the unreported end of an attempt: its machine lost power, and the kubelet with it.
 
-Kubernetes reports such an end late: after 50 s of silence, with the machine's next boot, or never if the Node object is
-deleted first. So the end is a range. It begins with the last proof of life: the last line of the attempt's log, which the node
-itself stamps, the renewal of the node's Lease (every 10 s by default: Kubernetes documentation, "Node Heartbeats"), or the
-heartbeat in the node's status (every 5 min). It ends when the absence was first known. The account counts up to the last
-proof.
+Kubernetes reports such an end late: after 50 s of silence, with the machine's next boot, or never if the Node object is deleted
+first. So the end is a range. It begins with the last proof of life: the last line of the attempt's log, stamped by the node,
+the renewal of the node's Lease (every 10 s by default: Kubernetes documentation, "Node Heartbeats"), or the heartbeat in the
+node's status (every 5 min). It ends when the absence was first known. The account counts up to the last proof.
 
 A Lease is deleted with its Node object, and is renewed as soon as the machine is back. So it is read once, when a node with
 pods becomes silent or its Node object is deleted, instead of being watched.
@@ -28,11 +27,14 @@ NODE_LEASES = "kube-node-lease"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NODE_LEASES}/leases"
 _LOG = logging.getLogger(__name__)
 _ROUNDED = 2.0  # seconds: Kubernetes writes whole ones, and two machines have two clocks
-_MOST = 500  # nodes that wait to be asked about: where more fall silent at once, the network of the controller is cut
+_MOST = 500  # queued nodes: if more fall silent at once, the controller's own network is cut
 
 
 class End(NamedTuple):
-    """When an attempt ended, in Unix seconds; with ``by``, between ``at`` and then. ``proof`` names what proved life ``at``."""
+    """When an attempt ended, in Unix seconds: ``at``, or between ``at`` and ``by``.
+
+    ``proof`` names the proof of life ``at``.
+    """
 
     at: float
     by: float | None = None
@@ -49,8 +51,8 @@ def last_proof(
 ) -> End:
     """The end of an attempt that began at ``begun`` and whose end was not reported. All times are in Unix seconds.
 
-    ``proofs``: when it certainly lived, by kind of proof. ``absences``: when it certainly no longer lived, or its machine was
-    given up. ``restarted_at``: proofs of life after that belong to the machine's next boot.
+    ``proofs``: times at which it certainly lived, by kind of proof. ``absences``: times at which it certainly did not, or its
+    machine was given up. ``restarted_at``: later proofs belong to the machine's next boot.
     """
     latest = now if restarted_at is None else min(max(restarted_at, begun), now)
     known = {proof: at for proof, at in proofs.items() if at is not None and begun <= at <= latest + _ROUNDED}
@@ -64,7 +66,7 @@ class _View(Protocol):
     """Knowledge of nodes; :class:`spotwright.cluster.view.ClusterView` has it."""
 
     def put_lease(self, node: str, renewed_at: float) -> None:
-        """Note when a node that is silent or gone last renewed its Lease, in Unix seconds."""
+        """Note when a silent or deleted node last renewed its Lease, in Unix seconds."""
 
 
 class NodeLeases:

@@ -1,11 +1,11 @@
 """Elects the one replica that writes, by a Lease of the API (``coordination.k8s.io/v1``).
 
 Replicas do not compare their clocks. Each measures by its own monotonic clock how long the Lease has not changed, and takes it
-after ``lasts`` seconds; the holder stops ``renew_within`` seconds after the last renewal that it began and that succeeded. So
-wall clocks may differ by hours, as long as no replica's seconds are half as long again as another's. client-go does the same
-(read in ``tools/leaderelection/leaderelection.go`` and its ``doc.go``, whose times are the defaults here), and says as this
-module does that a Lease alone fences no one: a process that was frozen between a check and a write would still write. That is
-why every journal has its own epoch (:meth:`spotwright.records.journal.Journal.take`), which the next holder raises.
+after ``lasts`` seconds; the holder stops ``renew_within`` seconds after the start of its last successful renewal. So wall
+clocks may differ by hours, as long as clock rates differ by less than half. client-go does the same
+(``tools/leaderelection/leaderelection.go`` and its ``doc.go``, whose times are the defaults here). A Lease alone does not
+fence: a process frozen between a check and a write would still write. So every journal has its own epoch
+(:meth:`spotwright.records.journal.Journal.take`), which the next holder raises.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["KubernetesLease", "lease_path", "uptime", "while_held"]
 
 _LOG = logging.getLogger(__name__)
 _BASE = "/apis/coordination.k8s.io/v1"
-_JITTER = 1.2  # replicas that begin together do not ask together
+_JITTER = 1.2  # spreads replicas that start together
 
 
 def uptime() -> float:
-    """Seconds that also pass while the machine is suspended, where the system supports it; the same for all processes."""
+    """Seconds since boot, including suspension if the system supports it; the same for all processes."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -47,9 +47,9 @@ def lease_path(namespace: str, name: str) -> str:
 class KubernetesLease:
     """One replica's part in the election for the Lease ``name`` of a namespace.
 
-    ``identity`` must differ for each process; the default is ``HOST_PID_RANDOM``. ``lasts`` seconds without a
-    change make the Lease free, the holder renews it every ``retry`` seconds and stops after ``renew_within`` without success.
-    ``epoch`` counts the holders (``leaseTransitions``): it is that of the last Lease seen, and grows with each new holder.
+    ``identity`` must differ for each process; the default is ``HOST_PID_RANDOM``. The Lease is free after ``lasts`` seconds
+    without a change; the holder renews it every ``retry`` seconds and stops after ``renew_within`` without success. ``epoch``
+    counts the holders (``leaseTransitions``), as of the last Lease seen.
     """
 
     def __init__(  # each has a default that client-go has too
@@ -78,13 +78,13 @@ class KubernetesLease:
 
     @property
     def held_until(self) -> float:
-        """Until when this replica may write if renewals keep failing; 0 if it does not hold the Lease."""
+        """The time until which this replica may write if renewals keep failing; 0 if it does not hold the Lease."""
         renewed_at = self._renewed_at  # another thread may lose it meanwhile
         return 0.0 if renewed_at is None else renewed_at + self._renew_within
 
     @property
     def is_held(self) -> bool:
-        """Whether this replica may write now, by its own clock: also right after the process was frozen."""
+        """Whether this replica may write now, by its own clock, even right after the process was frozen."""
         return self._clock() < self.held_until
 
     @property
@@ -98,7 +98,7 @@ class KubernetesLease:
             raise Fenced(f"{self._described()} is not held by {self.identity}: this replica stops writing")
 
     async def acquire(self) -> int:
-        """Wait until this replica is the holder, and return the epoch. Errors of the API are waited out."""
+        """Wait until this replica is the holder, and return the epoch. API errors are retried."""
         is_holder = await self._try("take")
         while not is_holder:
             await asyncio.sleep(self._retry * random.uniform(1.0, _JITTER))  # noqa: S311  # spreads replicas, no secret
@@ -118,7 +118,7 @@ class KubernetesLease:
     async def give_up(self) -> None:
         """Let the next replica begin at once. Do not write after this.
 
-        A failure is only logged, because a Lease that is not released expires by itself.
+        A failure is only logged, because the Lease expires anyway.
         """
         if self._renewed_at is None:
             return
@@ -159,7 +159,7 @@ class KubernetesLease:
         return is_holder
 
     async def _take_or_renew(self) -> bool:
-        """One request renews a Lease that is as it was written last, as client-go does it: an API server may be busy."""
+        """Renew an unchanged Lease with one request, as client-go does: the API server may be busy."""
         if self._renewed_at is not None and self._written is not None:
             try:
                 if await self._write("PUT", self._path, self._written, self.epoch):
@@ -171,7 +171,7 @@ class KubernetesLease:
         found = await self._api.get_or_none(self._path)
         if found is None:
             if self._renewed_at is not None:
-                return False  # it was deleted: its holder is open again
+                return False  # it was deleted: the election is open
             return await self._write("POST", self._folder, {"metadata": {"name": self._name}}, self.epoch + 1)
         spec = found.get("spec") or {}
         self._note(spec)
@@ -183,7 +183,7 @@ class KubernetesLease:
         return await self._write("PUT", self._path, found, self.epoch + 1)
 
     def _note(self, spec: Mapping[str, Any]) -> None:
-        """Remember a Lease, and since when it is unchanged by our clock. Its own times do not matter."""
+        """Remember a Lease, and since when it is unchanged by our clock. Its own times are not used."""
         if spec != self._seen:
             self._seen, self._changed_at = dict(spec), self._clock()
         self.epoch = max(self.epoch, int(spec.get("leaseTransitions") or 0))
@@ -229,6 +229,6 @@ async def while_held(lease: KubernetesLease, work: Callable[[int], Awaitable[Non
             task.cancel()
         await asyncio.gather(working, holding, return_exceptions=True)
         await lease.give_up()
-    for task in (holding, working):  # the loss of the Lease says more than what the work made of it
+    for task in (holding, working):  # the loss of the Lease takes precedence over the work's error
         with contextlib.suppress(asyncio.CancelledError):
             task.result()

@@ -40,7 +40,7 @@ sslproto.SSLProtocol.max_size = _RECORD
 
 
 class Limits(NamedTuple):
-    """What the clients of one port may hold.
+    """The limits of one port's clients.
 
     ``connections`` in all; ``arrival``: seconds for a request to arrive, TLS and headers included; ``idle``: seconds between two
     requests of a connection, or for an answer to be read; ``memory``: bytes of all bodies, of what is read in them, and of all
@@ -73,7 +73,7 @@ class _Connection:
     task: asyncio.Task[None] | None = None
     transport: asyncio.Transport | None = None
     held: int = 0  # bytes of the body, of what was read in it, and of the answer
-    is_large: bool = False  # its answer is, and what it has held is free when it has ended
+    is_large: bool = False  # its answer is large, and its memory is freed at its end
     head: int = 0  # bytes since the last answer, until a handler has the request
 
     def drop(self) -> None:
@@ -84,10 +84,10 @@ class _Connection:
             self.task.cancel()
 
 
-_HEAD = 256 * 1024  # bytes of headers and of what comes with them in the same moment
-_YOUNG = 0.25  # seconds in which a newcomer may send its request before its place is given to another
-_SWEEP = 0.25  # seconds between two looks at what takes too long
-_COPIES = 3  # of an answer: as it is, encrypted, and the part that the socket still buffers
+_HEAD = 256 * 1024  # bytes of headers and of data received with them
+_YOUNG = 0.25  # seconds for a new connection's request before its place can be given away
+_SWEEP = 0.25  # seconds between checks of time limits
+_COPIES = 3  # of an answer: plain, encrypted, and the part in the socket's buffer
 _GATE: web.AppKey[_Gate] = web.AppKey("gate", cast("type[_Gate]", object))
 
 
@@ -131,7 +131,7 @@ class _Gate:
             connection.state, connection.since = state, self.loop.time()
 
     def received(self, connection: _Connection, size: int) -> None:
-        """Note bytes of a client; headers without an end are ended."""
+        """Count bytes of a client; too long headers end the connection."""
         if connection.state is _State.IDLE:
             self.enter(connection, _State.ARRIVING)
         connection.head += size
@@ -139,7 +139,7 @@ class _Gate:
             connection.drop()
 
     def hold(self, connection: _Connection, size: int) -> None:
-        """Count bytes of a body or an answer, for which others may have to go.
+        """Count bytes of a body or an answer; other connections may be dropped for them.
 
         Raises :class:`web.HTTPServiceUnavailable` without room.
         """
@@ -150,7 +150,7 @@ class _Gate:
                 total[one.address] += one.held
             waiting = [one for one in holding if one.state is not _State.ANSWERING]
             victim = max(waiting, key=lambda one: (total[one.address], -one.since), default=None)
-            if victim is None or victim is connection:  # then one that is being answered, of an address that holds more
+            if victim is None or victim is connection:  # then an answered one of an address that holds more
                 more = [one for one in holding if total[one.address] > total[connection.address] + size]
                 victim = max(more, key=lambda one: (total[one.address], -one.since), default=None)
             if victim is None:
@@ -165,7 +165,7 @@ class _Gate:
         connection.held = 0
 
     def make_room(self, address: str) -> bool:
-        """Whether there is a place for one more connection of an address. One that waited too long may lose its place for it.
+        """Whether there is a place for another connection of an address, possibly by dropping one that waited too long.
 
         If all are busy, the address with the most connections loses one. An address never replaces one with fewer.
         """
@@ -208,7 +208,7 @@ class _Guard(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._gate.opened(self._connection, cast("asyncio.Transport", transport))
-        if not self._gate.is_open:  # it was being opened when the server stopped: aiohttp would never end it
+        if not self._gate.is_open:  # opened while the server stopped: aiohttp would never end it
             self._connection.drop()
             return
         self._is_known = True
@@ -235,7 +235,7 @@ class _Guard(asyncio.Protocol):
 
 
 class _Listener(asyncio.AbstractServer):
-    """Accepts connections. Connections without a place wait, so that others behind them may have one."""
+    """Accepts connections. Connections without a place wait, without blocking later ones."""
 
     def __init__(
         self, gate: _Gate, sockets: list[socket.socket], context: ssl.SSLContext | None, make: Callable[[], Any]
@@ -314,12 +314,12 @@ class _Listener(asyncio.AbstractServer):
                 accepted.close()
 
     def _later(self) -> None:
-        """Let those that wait have a place once the one that has become free is given away, or is not."""
+        """Admit waiting connections once the decision about a freed place is made."""
         if self._waiting:
             self._gate.loop.call_soon(self._admit)
 
     def _admit(self) -> None:
-        """Give places that have become free to those that wait, in order."""
+        """Give freed places to waiting connections, in order."""
         while self._waiting and self._gate.make_room(self._waiting[0][1]):
             accepted, address, _ = self._waiting.popleft()
             self._begin(accepted, address)
@@ -402,8 +402,8 @@ async def serve(
 ) -> web.AppRunner:
     """Serve an application on a port; ``await runner.cleanup()`` ends it. ``host``: by default all addresses.
 
-    ``listening`` is a socket that listens already, in place of both. ``context`` makes it TLS, ``connection`` speaks HTTP. Raises
-    :class:`OSError` where the port cannot be listened on.
+    ``listening`` is a listening socket, instead of both. ``context`` makes it TLS, ``connection`` speaks HTTP. Raises
+    :class:`OSError` if it cannot listen on the port.
     """
     limits, loop = limits or Limits(), asyncio.get_running_loop()
     gate = _Gate(limits, loop)
@@ -451,7 +451,7 @@ async def _counted(
             response.force_close()
         with suppress(ConnectionError):
             await response.prepare(request)
-            await response.write_eof()  # until it is read, but for a few kilobytes
+            await response.write_eof()  # until it is read, except a few kilobytes
         return response
     finally:
         if not connection.is_large:
@@ -473,7 +473,7 @@ async def read_body(request: web.Request) -> bytearray:
     """The body of a request, within the limits of its port.
 
     Raises :class:`web.HTTPException` for one that is too large or without room, :class:`ConnectionError` and
-    :class:`web.RequestPayloadError` for one that does not come to its end.
+    :class:`web.RequestPayloadError` for an incomplete one.
     """
     gate = request.app[_GATE]
     connection, limits = gate.of(request), gate.limits

@@ -1,9 +1,8 @@
-"""Reads logs and archived runs of a cluster from its controller: through a port-forward to its pod, or straight to its address.
+"""Reads logs and archived runs of a cluster from its controller: through a port-forward to its pod, or directly at its address.
 
-The controller is found by the label of its pod, its authority in a ConfigMap beside it. In both cases TLS reaches from here to
-the controller, and its certificate is checked, because the request carries the caller's own login. A request whose connection
-was cut is sent again: a read continues at its offset, and a repeated deletion is harmless. Commands are plain functions, so a
-thread waits for the answers.
+The controller is found by its pod's label, its CA in a ConfigMap beside it. In both cases TLS is end to end, and the
+certificate is checked, because the request carries the caller's login. A request with a lost connection is repeated: a read
+continues at its offset, and a repeated deletion is harmless. Commands are synchronous, so a thread waits for the answers.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ __all__ = [
 
 
 LOG_AT_ONCE = 1024 * 1024
-"""Bytes of a log in one answer; a shorter answer has all that there is so far."""
+"""Bytes of a log in one answer; a shorter answer reaches the current end."""
 
 TRIES = 8
-"""How often a request is sent whose connection was lost."""
+"""The number of tries of a request whose connection is lost."""
 
 _SILENT = 60.0  # seconds without a byte of an answer
 _FIRST_TRIES = 4  # of a controller that has not answered before: 1.4 s
@@ -74,7 +73,7 @@ class Login(Protocol):
 
 
 class ControllerGone(SpotwrightError):
-    """The connection to the controller was lost and did not come back."""
+    """The connection to the controller was lost for good."""
 
 
 class NotAllowed(InputError):
@@ -142,20 +141,18 @@ class Controller:
         if answer.headers.get("Content-Encoding") == "gzip":
             content = gzip.decompress(content)
         if answer.status in {502, 504}:
-            raise http.client.HTTPException(
-                f"status {answer.status}"
-            )  # from a proxy in between; the controller sends none
+            raise http.client.HTTPException(f"status {answer.status}")  # from a proxy; the controller sends none
         return answer.status, content
 
     def _gone(self, error: Exception) -> ControllerGone:
-        """The error of a connection that does not come back, or got no answer."""
+        """The error of a lost or unanswered connection."""
         if self._has_answered:
             return ControllerGone(
                 f"{self.place}: lost the connection and could not reconnect ({_named(error)}); repeat the command once the"
                 " controller runs"
             )
         text = f"{self.place}: does not answer ({_named(error)}); check that it runs"
-        if self._login.has_certificate:  # a server that refuses one may close the connection without a word
+        if self._login.has_certificate:  # a server that refuses it may close the connection silently
             text += ", and whether your client certificate is of this cluster and has not expired"
         return ControllerGone(text)
 
@@ -197,7 +194,7 @@ def _named(error: BaseException) -> str:
 
 
 NAMESPACE = "spotwright"
-"""The namespace of the controller, unless another one is named."""
+"""The default namespace of the controller."""
 
 POD_LABEL = "app.kubernetes.io/name=spotwright,app.kubernetes.io/component=recorder"
 """The labels of the recorder's pods, which serve logs."""
@@ -206,17 +203,17 @@ CONFIG_MAP = "spotwright-reading"
 """The ConfigMap with the authority of the controller's certificate, in ``ca.crt``."""
 
 PORT_NAME = "reading"
-"""The name of the port in the controller's pod, where it is not :data:`_PORT`."""
+"""The name of the port in the controller's pod, if it is not :data:`_PORT`."""
 
 AUTHORITY_VARIABLE = "SPOTWRIGHT_CONTROLLER_CA"
-"""The environment variable with the file of the authority, for a controller that is named by its URL."""
+"""The environment variable with the CA file, for a controller named by its URL."""
 
 _PORT = 9444
 _CONNECT = 10.0  # seconds
 
 
 def reading_name(namespace: str) -> str:
-    """The name that the certificate of a recorder in this namespace must have for readers to accept it."""
+    """The name that readers expect in the certificate of a recorder in this namespace."""
     return f"spotwright-recorder.{namespace}.svc"
 
 
@@ -238,7 +235,7 @@ def find_controller(kubernetes: Kubernetes, named: str = "") -> Controller:
         except ForwardRefused as error:
             if error.status in FORBIDDEN:
                 raise _not_allowed(kubernetes, namespace, "create pods/portforward") from error
-            pod, port = _pod(kubernetes, namespace)  # it may have another pod by now
+            pod, port = _pod(kubernetes, namespace)  # it may have a new pod
             try:
                 return _forward(kubernetes, namespace, pod, port)
             except ForwardRefused as second:
@@ -294,7 +291,7 @@ def _authority(kubernetes: Kubernetes, namespace: str) -> str:
 
 
 def _pod(kubernetes: Kubernetes, namespace: str) -> tuple[str, int]:
-    """The name and port of a pod of the controller that is ready."""
+    """The name and port of a ready pod of the controller."""
     items = _read(kubernetes, namespace, "Pod", None, "list pods", {"labelSelector": POD_LABEL}).get("items") or ()
     for pod in items:
         if _is_ready(pod):

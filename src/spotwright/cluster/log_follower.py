@@ -1,8 +1,8 @@
 """Follows the log of one attempt, container by container, until its pod has ended and everything is read.
 
 A stream ends in many ways: the container has ended, the API server or the kubelet was restarted, the connection is cut or dead.
-These look the same, so a log counts as read only after a request that was sent when the container had already ended. Which
-containers belong to an attempt, and in which order they are read, is decided here too.
+These look the same, so a log counts as read only after a request sent when the container had already ended. This module also
+decides which containers belong to an attempt, and their order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Follower", "Pace", "Readable", "Reading", "has_finished", "next_read
 
 
 class Reading:
-    """One answer, asked for from ``position`` on. ``secrets`` are values by name."""
+    """One answer, requested from ``position`` on. ``secrets`` are values by name."""
 
     def __init__(self, position: Position, secrets: Mapping[str, str]) -> None:
         self._lines, self._overlap = StampedLines(), Overlap(position)
@@ -44,19 +44,19 @@ class Reading:
 
     @property
     def words(self) -> str:
-        """The kubelet's own message in place of a line, or empty."""
+        """The kubelet's own message instead of a line, or empty."""
         return self._lines.words
 
     def feed(self, data: bytes) -> tuple[bytes, Position]:
-        """The text that is new in these bytes of the answer, and the position behind it."""
+        """The new text in these bytes of the answer, and the position after it."""
         return self._new(self._lines.feed(data))
 
     def flush(self, *, is_over: bool = False) -> tuple[bytes, Position]:
-        """The rest, after the answer has ended as it should. ``is_over``: so had the container when it was asked for."""
+        """The rest, after the answer ended normally. ``is_over``: the container had already ended at the request."""
         text, position = self._new(self._lines.flush())
         if is_over and self._overlap.is_gone and not self.words:
             text += _end(position.last, is_open=position.opened >= 0)
-            position = Position(tail=position.tail)  # expect no more: it is said once
+            position = Position(tail=position.tail)  # reported only once
         return text, position
 
     def _new(self, pieces: Iterable[Piece]) -> tuple[bytes, Position]:
@@ -75,7 +75,7 @@ class Reading:
 
 
 def _end(last: int, *, is_open: bool) -> bytes:
-    """The line about possibly missing lines, when neither the lines read before nor new ones arrived."""
+    """The line about possibly missing lines, if neither the previous lines nor new ones arrived."""
     line_end = "\n" if is_open else ""
     why = "the kubelet rotated its log"
     return f"{line_end}[spotwright: lines may be missing here, after {stamp_text(last)}: {why}]\n".encode()
@@ -106,7 +106,7 @@ class Readable(NamedTuple):
 
     container: str
     is_main: bool
-    is_previous: bool = False  # it has been started again since
+    is_previous: bool = False  # it was restarted since
     is_over: bool = False
     is_lost: bool = False  # it restarted twice: its log can no longer be read
     exit_code: int | None = None
@@ -114,7 +114,7 @@ class Readable(NamedTuple):
 
 
 def next_readable(pod: Mapping[str, Any], restart: int, done: Iterable[str]) -> Readable | None:
-    """The next container of an attempt whose log is to be read; None: none now. ``done`` are the names of finished ones."""
+    """The attempt's next container to read; None: none now. ``done`` are the names of finished ones."""
     done = frozenset(done)
     main = main_container(pod)
     if main not in done:
@@ -134,7 +134,7 @@ def next_readable(pod: Mapping[str, Any], restart: int, done: Iterable[str]) -> 
 
 
 def has_finished(pod: Mapping[str, Any], restart: int) -> bool:
-    """Whether an attempt's pod has ended for good, or its container was started again."""
+    """Whether an attempt's pod has ended for good, or its container was restarted."""
     status = pod.get("status") or {}
     main = main_container(pod)
     count = next((_count(each) for each in status.get("containerStatuses") or () if each.get("name") == main), 0)
@@ -142,12 +142,12 @@ def has_finished(pod: Mapping[str, Any], restart: int) -> bool:
 
 
 def _printer(pod: Mapping[str, Any]) -> str:
-    """The container whose log has the lines of the main one; empty: it has its own, or the two are not started together."""
+    """The container whose log has the main container's lines; empty if it has its own, or they do not start together."""
     return redirected_to(pod) if (pod.get("spec") or {}).get("restartPolicy") == "Never" else ""
 
 
 def _first(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The init containers whose words belong to the log."""
+    """The init containers whose output belongs to the log."""
     specs = (pod.get("spec") or {}).get("initContainers") or ()
     beside = {each.get("name") for each in specs if each.get("restartPolicy") == "Always"}
     for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
@@ -201,12 +201,12 @@ def _count(status: Mapping[str, Any]) -> int:
 
 _LOG = logging.getLogger(__name__)
 _SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is reopened: it may be dead
-_LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node had sent by then is read
-_AWAY = 5.0  # seconds until a place that refuses writes is tried again
-_SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once, and later each time
+_LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; its node's earlier output is read
+_AWAY = 5.0  # seconds until a refusing place is retried
+_SHORT = 0.5  # seconds: a stream that ends sooner is reopened with growing delays
 _RESTLESS = 3  # such streams in a row: the container has ended without a report
-_A_SECOND, _ALL = 4 << 20, 8 << 20  # bytes a second of one namespace's logs, and of all namespaces that print more
-_BURST = 2.0  # seconds of that which may come at once
+_A_SECOND, _ALL = 4 << 20, 8 << 20  # bytes per second of one namespace's logs, and of all namespaces that print more
+_BURST = 2.0  # seconds of it in one burst
 _TRIES = 20  # of an ended container whose log is refused
 
 
@@ -215,10 +215,10 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._until: dict[str, float] = {}  # by namespace: when what has come of its logs may have come
+        self._until: dict[str, float] = {}  # by namespace: the time by which its received bytes were allowed
 
     def wait_after(self, namespace: str, size: int) -> float:
-        """Count bytes that have come. Returns the seconds until more of this namespace may be read."""
+        """Count received bytes. Returns the seconds until more of this namespace may be read."""
         now = self._clock()
         self._until = {each: until for each, until in self._until.items() if until > now}
         slowed = sum(until > now + _BURST for until in self._until.values())
@@ -231,7 +231,7 @@ class Answer(Enum):
     """How an answer of the endpoint ended."""
 
     WHOLE = auto()  # everything is read, and the log is final
-    AGAIN = auto()  # it ended, and the container may go on
+    AGAIN = auto()  # it ended, and the container may continue
     CUT = auto()  # it broke off, or did not come
     REFUSED = auto()  # no such log now
 
@@ -256,16 +256,16 @@ class Follower:
         self._done: list[str] = []
         self._container = ""
         self._position = Position()
-        self._came_at = 0.0  # when the last bytes came, or the next ones may be read, by the monotonic clock
+        self._came_at = 0.0  # when the last bytes came or the next may be read, by the monotonic clock
         self._short = 0  # streams in a row that ended at once
-        self.last_line_at = 0.0  # when the last line was written, in Unix seconds by its node's clock; 0: none is known
-        self._trouble = ""  # why the last stream broke off; empty: it did not
+        self.last_line_at = 0.0  # when the last line was written, in Unix seconds by its node's clock; 0: unknown
+        self._trouble = ""  # why the last stream broke off; empty if it did not
         self._silence = _SILENCE
         self._retry_after: float | None = None
         self._is_complete = False
 
     def put(self, pod: Mapping[str, Any], *, is_lost: bool, is_ending: bool = False) -> None:
-        """The pod has changed. ``is_lost``: it is gone, or its node no longer reports.
+        """Store a changed pod. ``is_lost``: it is gone, or its node no longer reports.
 
         ``is_ending``: it was notified of an interruption, or is being deleted.
         """
@@ -278,7 +278,7 @@ class Follower:
 
     @property
     def is_restless(self) -> bool:
-        """Whether its streams end at once: then its pod has changed without news of it."""
+        """Whether its streams end at once: its pod then changed without an update."""
         return self._short >= _RESTLESS
 
     async def run(self) -> None:
@@ -321,7 +321,7 @@ class Follower:
                     await self._wait_for_a_change(answer, began)
 
     async def _wait_for_a_change(self, answer: Answer, began: float) -> None:
-        """Wait after a stream that ended at once: usually the container has ended, and its pod says so soon."""
+        """Wait after a stream that ended at once: usually the container has ended, and its pod shows it soon."""
         is_short = answer is Answer.AGAIN and time.monotonic() - began < _SHORT
         self._short = self._short + 1 if is_short else 0
         if is_short:
@@ -351,7 +351,7 @@ class Follower:
             await self._say(f"the log ends here: {self._trouble}{last}")
 
     async def _write_surely(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Write this attempt's last record, retrying until the place accepts it: it cannot be made again later."""
+        """Write this attempt's last record, retrying until the place accepts it: it cannot be reproduced later."""
         while True:
             try:
                 await write()
@@ -427,12 +427,12 @@ class Follower:
         return Answer.WHOLE if target.is_over else Answer.AGAIN
 
     async def _is_meant(self, target: Readable) -> bool:
-        """Whether the opened stream is that of this attempt: a container may have been started again in the meantime."""
+        """Whether the opened stream is this attempt's: the container may have been restarted meanwhile."""
         if (self.pod.get("spec") or {}).get("restartPolicy") == "Never":
             return True
         pod = await self._api.get_or_none(self.path)
         if pod is None or uid_of(pod) != uid_of(self.pod):
-            return True  # it went in this moment, and the stream was opened before
+            return True  # it was just deleted, after the stream was opened
         self.pod = pod
         return next_readable(pod, self._restart, self._done) == target
 
@@ -446,7 +446,7 @@ class Follower:
     # The log
 
     async def _begin(self, target: Readable) -> None:
-        """Begin a container; of several each has a heading, the main one only behind others."""
+        """Begin a container; each of several has a heading, the main one only after others."""
         heading = ""
         if not target.is_main or self._log.notes:
             code = "" if target.is_main or not target.exit_code else f", which exited with {target.exit_code}"
@@ -459,7 +459,7 @@ class Follower:
             raise
 
     async def _say(self, text: str) -> None:
-        """Write a line of our own into the log."""
+        """Write Spotwright's own line into the log."""
         position = self._position.copy()
         line_end = "\n" if position.opened > 0 else ""
         position.opened = -1

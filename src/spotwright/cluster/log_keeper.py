@@ -1,8 +1,7 @@
-"""Keeps the logs of all attempts of a cluster: one stream an attempt, as many at once as there are running attempts.
+"""Keeps the logs of all attempts of a cluster, with one stream per running attempt.
 
-The watcher calls it whenever it has recorded something of an attempt. The logs are stored by
-:mod:`spotwright.cluster.log_place`, which also lists logs that an earlier keeper did not finish, so a kill loses no line that
-Kubernetes still has.
+The watcher calls it whenever it has recorded a change of an attempt. :mod:`spotwright.cluster.log_place` stores the logs and
+lists an earlier keeper's unfinished ones, so a kill does not lose lines that Kubernetes still has.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ __all__ = ["DEFAULT_LIMIT", "NAMESPACE_LIMIT", "LogKeeper", "SeenAttempt"]
 
 
 DEFAULT_LIMIT = 64 << 20
-"""Bytes of one attempt's log: of a longer one the first half and the last quarter or more are kept."""
+"""Bytes of an attempt's log; longer ones keep their first half and at least their last quarter."""
 
 _LOG = logging.getLogger(__name__)
-_OPENING = 32  # streams that are opened at once
-_UNTOLD = 5.0  # seconds between two looks at pods without news from the watcher
-_ASKED = 200  # of these that are asked for at each look
+_OPENING = 32  # streams opened concurrently
+_UNTOLD = 5.0  # seconds between checks of pods without news from the watcher
+_ASKED = 200  # of these read at each check
 
 
 NAMESPACE_LIMIT = 5 << 30
-"""Bytes of all logs of one namespace: of more the oldest are dropped."""
+"""Bytes of all logs of a namespace; beyond it, the oldest are dropped."""
 
 _MEASURED = 30.0  # seconds between two measurements, at least
-_SHARE = 0.05  # of the time that measurements may take
+_SHARE = 0.05  # of the time, for measurements
 _NAMED = 20  # logs that one note names
 
 
@@ -62,7 +61,7 @@ class SeenAttempt(NamedTuple):
 class LogKeeper:
     """Follows every attempt that :meth:`put` names. ``namespace_limit`` is in bytes, for all logs of a namespace.
 
-    ``on_dropped`` is called for logs that were dropped because their namespace had more: the name of their run, and a sentence.
+    ``on_dropped`` is called for logs dropped for their namespace's limit: the name of their run, and a sentence.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class LogKeeper:
         self._api, self._place, self._namespace_limit = api, place, namespace_limit
         self._on_dropped = on_dropped
         self._followers: dict[str, Follower] = {}
-        self._names: dict[str, LogName] = {}  # of the logs that are followed, by key
+        self._names: dict[str, LogName] = {}  # of the followed logs, by key
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._complete: dict[str, float] = {}
         """By key: when the last line was written; 0: no line, or unknown."""
@@ -84,7 +83,7 @@ class LogKeeper:
         self._places, self._pace = asyncio.Semaphore(_OPENING), Pace()
 
     def follow(self, attempt: SeenAttempt) -> None:
-        """Keep this attempt's log; again with each new state of its pod. Call it in the loop of :meth:`run`."""
+        """Keep this attempt's log. Call it with each new state of its pod, in the loop of :meth:`run`."""
         self._untold.pop(attempt.key, None)
         self._of_pod.setdefault(attempt.key.partition("/")[0], set()).add(attempt.key)
         follower = self._followers.get(attempt.key) or self._begin(attempt)
@@ -100,7 +99,7 @@ class LogKeeper:
         is_gone: bool,
         is_cut_off: bool,
     ) -> None:
-        """Keep the logs of a pod's attempts, which the journal of their run has. Call it with each new state of the pod.
+        """Keep the logs of a pod's recorded attempts. Call it with each new state of the pod.
 
         ``attempts`` are the run's attempts by their keys, with their tasks.
         """
@@ -154,7 +153,7 @@ class LogKeeper:
 
     @property
     def open_logs(self) -> int:
-        """The number of attempts that are followed now."""
+        """The number of followed attempts."""
         return len(self._tasks)
 
     def _begin(self, attempt: SeenAttempt) -> Follower | None:
@@ -176,7 +175,7 @@ class LogKeeper:
         if task.cancelled():
             return
         error = task.exception()
-        if error is not None:  # the watcher's next word begins it again, where it was
+        if error is not None:  # the watcher's next call resumes it
             trace = None if isinstance(error, Overtaken) else error
             _LOG.warning("cannot follow the log of attempt %s: %s", key, error, exc_info=trace)
         elif key in self._of_pod.get(key.partition("/")[0], ()):
@@ -219,7 +218,7 @@ class LogKeeper:
     # What an earlier keeper left
 
     async def _take_up(self) -> bool:
-        """Follow what an earlier keeper left; False if the place is unreachable now."""
+        """Follow an earlier keeper's unfinished logs; False if the place is unreachable now."""
         try:
             left = await self._place.unfinished()
         except OSError as error:
@@ -240,7 +239,7 @@ class LogKeeper:
         self.leave([key for key, follower in self._followers.items() if follower.is_restless])
         for key in tuple(self._untold)[:_ASKED]:
             self._untold.pop(key, None)
-            self._untold[key] = None  # the others come first the next time
+            self._untold[key] = None  # the others come first next time
             follower = self._followers.get(key)
             if follower is None:
                 continue
@@ -250,11 +249,11 @@ class LogKeeper:
                 _LOG.debug("%s", error)
                 continue
             is_there = pod is not None and uid_of(pod) == uid_of(follower.pod)
-            if key in self._untold:  # the watcher has not spoken in the meantime
+            if key in self._untold:  # no news from the watcher meanwhile
                 follower.put(pod if is_there and pod is not None else follower.pod, is_lost=not is_there)
 
 
 def _allow_many_files() -> None:
-    """Lift this process's limit of open files, which is often 1024, as far as it may."""
+    """Raise this process's limit of open files, often 1024, to the hard limit."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

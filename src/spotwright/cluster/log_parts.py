@@ -1,6 +1,6 @@
-"""The parts of logs in an object store: their names and their form, how they are reached, and how a log is read from them.
+"""The parts of logs in an object store: their names, format and access, and how a log is read from them.
 
-A log is a folder ``NAMESPACE/RUN/TASK/ATTEMPT`` below the address, with objects that are written once and never again:
+A log is a folder ``NAMESPACE/RUN/TASK/ATTEMPT`` below the address, with write-once objects:
 
 | object | holds |
 |---|---|
@@ -11,8 +11,8 @@ A log is a folder ``NAMESPACE/RUN/TASK/ATTEMPT`` below the address, with objects
 Beside them ``NAMESPACE/RUN/+owner`` names the release that has recorded the run, and ``+open/OWNER/...`` each log that is not
 complete. Every name is quoted, and no quoted name has a plus sign there or is a dot, so no name leads elsewhere.
 
-A log above its limit has a first half and a last part; where it goes on without its middle, readers find a line that says so.
-A log that is not complete is shown up to its first half, so that it only grows for its readers.
+A log above its limit has a first half and a last part, with a line about the omitted middle between them. An incomplete log is
+shown up to its first half, so that it only grows for its readers.
 
 The store is reached by obstore (https://developmentseed.org/obstore/), which finds credentials in the environment: variables,
 a workload's identity, or the machine's role. It is imported only here.
@@ -67,23 +67,23 @@ _TIMEOUT = timedelta(seconds=10)  # of one request, with its repetitions
 _AT_ONCE = 16  # requests
 _DELETED_AT_ONCE = 1000  # objects
 _DIGITS = 8  # of the number of a part, and of the length of what is behind its text
-_TRAILER = 4096  # bytes that are read of the end of a part: mostly more than what is behind its text
+_TRAILER = 4096  # bytes read from the end of a part: usually more than its trailer
 _RESERVED = 20  # the part of a volume that logs leave free
 _WHOLE = 256 << 10  # bytes of an object that is read whole
-_FRESH = 2.0  # seconds in which a folder is not listed again: parts are not written more often
+_FRESH = 2.0  # seconds for which a listing is reused: parts are not written more often
 _KEPT_PARTS, _KEPT_FOLDERS = 50_000, 200  # that are remembered
 _LOG = logging.getLogger(__name__)
 
 
 def require_url(url: str) -> str:
-    """The address of a store as it may be used and shown. Raises :class:`InputError`."""
+    """A valid and printable address of a store. Raises :class:`InputError`."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not (parts.netloc or (parts.scheme == "file" and parts.path.strip("/"))):
         raise InputError(
             f"{_shown(url)!r} is not an object store address; use s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, "
             "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER or file:///FOLDER"
         )
-    is_azure = parts.scheme in ("abfs", "abfss")  # its container stands where a user does elsewhere
+    is_azure = parts.scheme in ("abfs", "abfss")  # its container is in place of the user
     if parts.query or parts.fragment or parts.password is not None or (parts.username is not None and not is_azure):
         raise InputError(
             f"{_shown(url)}: the address has a user, a password or a query: leave them out, credentials come from the environment"
@@ -92,7 +92,7 @@ def require_url(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """An address without what may be a secret."""
+    """An address without possible secrets."""
     scheme, colon, rest = url.partition("://")
     plain = re.split(r"[?#]", rest, maxsplit=1)[0]
     place, slash, path = plain.partition("/")
@@ -110,7 +110,7 @@ def run_key(name: LogName) -> str:
 
 
 def segment(text: str) -> str:
-    """A name as one name of a folder, without a plus sign."""
+    """A name as a single folder name, without a plus sign."""
     quoted = quote(text, safe="", errors="surrogatepass")
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted or "+none"
 
@@ -138,7 +138,7 @@ class Part(NamedTuple):
 
     @property
     def is_behind(self) -> bool:
-        """Whether it lies behind the first half."""
+        """Whether it is after the first half."""
         return 0 <= self.head <= self.start
 
     def with_text(self, text: bytes) -> bytes:
@@ -156,7 +156,7 @@ class StoredObject(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The bytes that are free on a volume, and those that logs leave free."""
+    """The free bytes of a volume, and the bytes that logs leave free."""
 
     free: int
     reserve: int
@@ -164,7 +164,7 @@ class Room(NamedTuple):
 
 @dataclass
 class Objects:
-    """The objects below an address that :func:`require_url` has accepted. Every call may raise :class:`PlaceAway`.
+    """The objects below an address accepted by :func:`require_url`. Every call may raise :class:`PlaceAway`.
 
     ``on_state`` is called after each request with the store's problem, or an empty text.
     """
@@ -216,7 +216,7 @@ class Objects:
                 return None
 
     async def list(self, folder: str = "", after: str = "") -> AsyncIterator[Sequence[StoredObject]]:
-        """The objects below a folder, in any order, those behind a key alone."""
+        """The objects below a folder, in any order; with ``after``, only those after a key."""
         stream: Any = None
         while True:
             async with self._asking() as store:
@@ -235,14 +235,14 @@ class Objects:
             async with self._asking() as store:
                 try:
                     await store.delete_async(some)
-                except FileNotFoundError:  # a folder says which are not there, and stops
+                except FileNotFoundError:  # a folder stops at missing ones
                     for key in some:
                         with suppress(FileNotFoundError):
                             await store.delete_async(key)
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Any]:
-        """The store for one request, whose failure becomes a sentence."""
+        """The store for one request; a failure becomes a sentence."""
         from obstore.exceptions import BaseError
 
         try:
@@ -255,7 +255,7 @@ class Objects:
             why = f"{self.shown}: {_reason(error)}"
             _LOG.debug("%s (%s)", why, type(error).__name__)
             self.on_state(why)
-            raise PlaceAway(why) from None  # what the store answered may quote the request
+            raise PlaceAway(why) from None  # the store's answer may quote the request
         self.on_state("")
 
 
@@ -274,7 +274,7 @@ def _opened(url: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Why a request failed, of words that hold no secret: an error's own text may quote addresses and keys."""
+    """Why a request failed, without secrets: an error's own text may quote addresses and keys."""
     text, kind = str(error), type(error).__name__
     code = re.search(r"<Code>(\w{1,60})</Code>", text)
     status = re.search(r"status code: (\d{3}[A-Za-z ]{0,40})", text)
@@ -305,7 +305,7 @@ class _GoneError(PlaceAway):
 
 @dataclass
 class Folder:
-    """The objects of one log, as they were listed. ``sizes`` are the parts' sizes, by their numbers."""
+    """The listed objects of one log. ``sizes`` are the parts' sizes, by their numbers."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     is_over: bool = False

@@ -1,7 +1,7 @@
-"""Reads ``spotwright.yaml``: every value with its line, checked as a whole, for all layers above.
+"""Reads and checks ``spotwright.yaml``, keeping each value's line.
 
-A wrong configuration is refused before anything starts, with all its problems at once. Pools and policies become values of the
-model; a caller that needs the policy layers of a task (:meth:`Config.layers_for`) never sees YAML.
+An invalid configuration is refused before anything starts, with all its problems at once. Pools and policies become values of
+the model, so callers (of :meth:`Config.layers_for`, for example) never see YAML.
 """
 
 from __future__ import annotations

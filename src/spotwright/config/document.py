@@ -1,8 +1,8 @@
-"""Reads YAML text into one document of nodes, which keep their line and their text as written, or refuses it with its line.
+"""Reads YAML text into one document of nodes that keep their line and their text as written, or refuses it with the line.
 
 :mod:`spotwright.yaml_composer` reads the text and limits its depth and its size with aliases unfolded. This module refuses
-equal keys, with both lines, and custom types. Anchors, aliases and merge keys (``<<``) mean what they mean in YAML 1.1. Files
-are of a bounded size and in UTF-8. Problems are collected, so that a user sees all of them at once.
+duplicate keys, with both lines, and custom types. Anchors, aliases and merge keys (``<<``) follow YAML 1.1. Files are bounded
+in size and in UTF-8. Problems are collected, so that users see them all at once.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ Node: TypeAlias = Scalar | Items | Table
 
 
 def kind_of(text: str) -> str:
-    """Type of an unquoted text by YAML 1.1. Octal, sexagesimal and other rare numbers stay text, and so are refused."""
+    """The YAML 1.1 type of an unquoted text. Octal, sexagesimal and other rare numbers stay text, and so are refused."""
     word = _WORDS.get(text)
     if word is not None:
         return word
@@ -123,7 +123,7 @@ _LONGEST = 60  # characters of a user's text that a message repeats
 
 
 class Problems:
-    """The problems of one file; ``name`` is its name in messages, ``stored``: a run kept its text, so earlier names are right."""
+    """The problems of a file; ``name`` is its name in messages. ``stored``: a run kept its text, so earlier names are valid."""
 
     def __init__(self, name: str, *, stored: bool = False) -> None:
         self.name = name
@@ -181,7 +181,7 @@ class Location(NamedTuple):
         self.problems.add(line, self.path, text)
 
     def expected(self, node: Node, what: str) -> None:
-        """Report that the value of this field is not ``what`` it must be."""
+        """Report that this field's value is not the expected ``what``."""
         self.wrong(node.line, f"expected {what}, found {describe(node)}")
 
     def entries(self, node: Table, known: Collection[str]) -> Mapping[str, Entry]:
@@ -191,7 +191,7 @@ class Location(NamedTuple):
         return {RENAMED[key] if RENAMED.get(key) in known else key: entry for key, entry in node.entries.items()}
 
     def unknown(self, line: int, name: str, known: Collection[str]) -> None:
-        """Report an unknown key of this mapping, with its present name or the closest known one."""
+        """Report an unknown key of this mapping, with its new name or the closest known one."""
         present = RENAMED.get(name)
         self.key(name).wrong(
             line, f"was renamed to {present}" if present in known else f"unknown key, {closest(name, known)}"
@@ -244,10 +244,10 @@ _HINTS = (  # words in libyaml's message, advice
 
 
 def read(text: str, problems: Problems) -> Table:
-    """Read the one mapping that the text must be.
+    """Read a text that must be one mapping.
 
-    Equal keys and types are noted in ``problems`` and reading goes on. Raises :class:`ConfigError` where it cannot: broken YAML,
-    no document or several, something other than a mapping, too deep, or too large.
+    Duplicate keys and custom types are noted in ``problems`` and reading goes on. Raises :class:`ConfigError` if it cannot:
+    broken YAML, no document or several, not a mapping, too deep, or too large.
     """
     try:
         size = len(text.encode())
@@ -307,10 +307,10 @@ def _hint(message: str, text: str, mark: yaml.Mark | None) -> str:
 
 
 class _Converter:
-    """Makes configuration nodes of composed ones; reports equal keys and YAML types with their field."""
+    """Converts composed nodes to configuration nodes; reports duplicate keys and YAML types with their field."""
 
     def __init__(self, problems: Problems) -> None:
-        self._known: dict[int, Node] = {}  # so that the value of an alias is converted once
+        self._known: dict[int, Node] = {}  # an alias's value is converted once
         self._root = Location(problems)
 
     def convert(self, node: composer.Node, location: Location | None = None, key: int | None = None) -> Node:
@@ -374,7 +374,7 @@ def _line(node: composer.Node) -> int:
 
 
 MOST_MANIFESTS = 64 * 2**20
-"""Bytes of the largest file of manifests: a list of all pods of a large cluster has half of it."""
+"""The most bytes of a manifest file: a list of all pods of a large cluster has half as many."""
 
 STANDARD_INPUT = Path("-")
 """The name of standard input on a command line."""
@@ -414,7 +414,7 @@ def read_input(path: Path, most: int = MOST_MANIFESTS, advice: str = "split it")
 
 
 def name_of(path: Path) -> str:
-    """A file of the command line as messages name it."""
+    """The name of a command-line file in messages."""
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 
@@ -443,7 +443,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file; a pipe that a user names is opened without waiting for its writer. Windows has no such flag or file."""
+    """Open a file without blocking: a named pipe would wait for its writer. Windows has neither the flag nor such pipes."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -457,12 +457,12 @@ _FOLDER = "@folder:"
 
 
 def secrets(node: Node, location: Location, expects: str) -> ObjectSources:
-    """Read secrets: every value is a reference."""
+    """Read secrets; their values must be references."""
     return _objects(node, location, expects, references_only=True)
 
 
 def config_maps(node: Node, location: Location, expects: str) -> ObjectSources:
-    """Read config maps: values are texts or references."""
+    """Read config maps; their values are texts or references."""
     return _objects(node, location, expects, references_only=False)
 
 

@@ -1,7 +1,7 @@
 """The fields of ``spotwright.yaml`` as tables: name, expected value, default, meaning, and the reader that checks the value.
 
-Reading, error messages and the reference page (``docs/reference/configuration.md``) are made from these tables. Those of the
-policy are in :mod:`spotwright.config.sections`.
+Reading, error messages and the reference page (``docs/reference/configuration.md``) use these tables; the policy's tables are
+in :mod:`spotwright.config.sections`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _PACKAGE = r"embedded|configmap|image|[0-9]+\.[0-9][\w.+!-]*|(https?|file)://[!-
 
 
 JSON_SHAPES: dict[Reader, Mapping[str, Any]] = {}
-"""What each reader of a single value takes, as a JSON schema; ``scripts/make_config_schema.py`` makes that of the file."""
+"""The JSON schema of each reader of a single value; ``scripts/make_config_schema.py`` makes the file's."""
 
 
 def _scalar(convert: Callable[[Scalar], Any]) -> Reader:
@@ -148,7 +148,7 @@ def _currency(node: Scalar) -> str:
 
 
 def _number_or_text(pattern: str, least: str = "minimum") -> Mapping[str, Any]:
-    """The shape of a number from 0 that may also be written as text: with a unit, or in quotes."""
+    """The JSON schema of a number from 0 that may also be text: with a unit, or in quotes."""
     return {"anyOf": [{"type": "number", least: 0}, {"type": "string", "pattern": pattern}]}
 
 
@@ -187,7 +187,7 @@ def truth(node: Node, location: Location, expects: str) -> bool | None:
 
 
 def exactly(number: int) -> Reader:
-    """Return a reader of this number alone."""
+    """Return a reader of exactly this number."""
 
     def convert(node: Scalar) -> int:
         if node.kind != "int" or int(node.text) != number:
@@ -265,7 +265,7 @@ def labels(node: Node, location: Location, expects: str) -> Mapping[str, str]:
 
 
 def reasons(node: Node, location: Location, expects: str) -> Mapping[str, str]:
-    """Read names, each with a sentence that says why."""
+    """Read names, each with a sentence as its reason."""
     values: dict[str, str] = {}
     for name, entry, where in _entries(node, location, expects):
         text = words(entry.node, where, "the reason, as a text")
@@ -277,7 +277,7 @@ def reasons(node: Node, location: Location, expects: str) -> Mapping[str, str]:
 
 
 def taints(node: Node, location: Location, expects: str) -> tuple[Taint, ...]:
-    """Read Kubernetes taints: ``key=value:Effect`` or ``key:Effect``; a node has one taint of a key and effect."""
+    """Read Kubernetes taints: ``key=value:Effect`` or ``key:Effect``, one for each key and effect."""
     by_key: dict[tuple[str, str], Taint] = {}
     for item, where in _items(node, location, expects):
         match = _TAINT.fullmatch(item.text) if isinstance(item, Scalar) else None
@@ -307,7 +307,7 @@ def create_flags(node: Node, location: Location, expects: str) -> Mapping[str, A
 
 
 def _as_written(node: Node) -> Any:
-    """A number keeps its text (``1.10``) where the node is a value or a list of values; nested settings become Python values."""
+    """The node as Python values; the numbers of a value or a list of values keep their text (``1.10``)."""
     if isinstance(node, Scalar):
         return node.text if node.kind == "float" else plain(node)
     if isinstance(node, Items) and all(isinstance(item, Scalar) for item in node.nodes):
@@ -536,7 +536,7 @@ TARGET = (
         "`spotwright checkpoint-file`, a folder with the package): it goes into PYTHONPATH.",
     ),
 )
-"""The keys of ``target``, which ``place`` and ``explain`` read. No cluster is asked: a key that is not set has its default."""
+"""The keys of ``target``, which ``place`` and ``explain`` read. They ask no cluster: an unset key has its default."""
 
 POOL = (
     Field(
@@ -735,4 +735,4 @@ SIMULATE = (
         "Time of SIGTERM: at the notice, or at the end of the notice minus the grace period.",
     ),
 )
-"""The keys of ``simulate`` of a pool. Durations are in the time of the simulated world."""
+"""The keys of a pool's ``simulate``. Durations are in simulated time."""

@@ -1,4 +1,4 @@
-"""Makes a :class:`Config`, the pools and policies for every layer above, from a file, from a text, or without either."""
+"""Makes a :class:`Config`, pools and policies, from a file, from a text, or from the built-in pools."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ MAPPING_NAME = "<config>"
 class Config:
     """One checked ``spotwright.yaml``. ``parse(config.text, config.path)`` returns an equal one.
 
-    ``version`` is that of the format. ``pools``, and ``policy_tasks`` (patterns with their layers), keep the order of the file.
+    ``version`` is the format's. ``pools``, and ``policy_tasks`` (patterns with their layers), keep the order of the file.
     ``path`` is the absolute path of the file, or a name without one; ``text`` is the text that was read, stored with every run.
-    ``note`` is a sentence for the user if the built-in pools are used, else empty; ``found_above`` is one that names the file if
-    it is in a folder above the pipeline's. ``lint_off`` are the rules of lint that are switched off, each with its reason.
-    ``secrets`` and ``config_maps`` hold the sources of these objects' values.
+    ``note`` is a sentence for the user if the built-in pools are used, else empty; ``found_above`` names the file if it is in a
+    folder above the pipeline's. ``lint_off`` are the disabled lint rules, each with its reason. ``secrets`` and ``config_maps``
+    hold the sources of their values.
     """
 
     version: int
@@ -71,12 +71,12 @@ class Config:
 
     @property
     def is_built_in(self) -> bool:
-        """True without a file: then the policy is not the user's."""
+        """True without a file: the policy is then not the user's."""
         return self.path == BUILT_IN_NAME
 
     @property
     def is_file(self) -> bool:
-        """True if it was read from a file, so that it can be read again."""
+        """True if it was read from a file, and so can be read again."""
         return not self.is_built_in and Path(self.path).name != MAPPING_NAME
 
     @property
@@ -92,7 +92,7 @@ class Config:
 
     @property
     def longest_grace_period(self) -> float:
-        """The longest grace period that a policy gives, in seconds; at least the default."""
+        """The longest grace period of any policy, in seconds; at least the default."""
         layers = (BUILT_IN, self.policy_default, *(layer for _, layer in self.policy_tasks))
         return max(float(layer.values.get("grace_period", 0.0)) for layer in layers if layer is not None)
 
@@ -136,9 +136,9 @@ def find(pipeline_path: str | Path, explicit: str | Path | None = None) -> Confi
 
 
 def from_mapping(data: Mapping[str, Any], name: str | Path = MAPPING_NAME) -> Config:
-    """The configuration that a mapping in the shape of ``spotwright.yaml`` describes; ``version`` may be left out.
+    """Read a mapping in the shape of ``spotwright.yaml``; ``version`` is optional.
 
-    ``name`` is how messages call it; relative paths in it count from the name's folder, by default the current one. Raises
+    ``name`` is its name in messages; relative paths start at the name's folder, by default the current one. Raises
     :class:`ConfigError` as :func:`load` does, also for values that YAML does not have.
     """
     try:
@@ -154,7 +154,7 @@ def load(path: str | Path) -> Config:
 
 
 def files_named_in(path: Path) -> list[Path]:
-    """The price sheets and traces that a configuration names. It does not read them. Raises :class:`ConfigError`."""
+    """The price sheets and traces that a configuration names, unread. Raises :class:`ConfigError`."""
     text = read_text(path, MAX_BYTES)
     problems = Problems(str(path))
     sheets = read_fields(read(text, problems), Location(problems), TOP)["prices"] or ()
@@ -177,8 +177,8 @@ def parse(
 ) -> Config:
     """Read and check the text of a configuration. ``name`` is its name in messages; paths of traces are relative to it.
 
-    A run that stored its traces and ``quotes``, the prices of its price sheets by pool, reads its stored text with
-    ``traces_exist=False``, because the files may be gone by then; its text may have earlier names of keys.
+    A run's stored text is read with ``traces_exist=False`` and the stored ``quotes`` (prices by pool), because the files may be
+    gone; it may use earlier names of keys.
 
     Raises :class:`ConfigError`: a line for each problem, ``file:line: field: what was expected, what was found``, at most ten.
     """
@@ -191,7 +191,7 @@ def parse(
     lint = read_fields(values["lint"], location.key("lint"), LINT) if values["lint"] else {}
     pools, note = _pools(values["pools"], location.key("pools"), Path(path).parent, traces_exist=traces_exist)
     pools = _priced(pools, values, quotes, location, Path(path).parent, sheets_exist=traces_exist)
-    if path == BUILT_IN_NAME:  # as a run stored it
+    if path == BUILT_IN_NAME:  # stored by a run
         pools = {key: replace(pool, price_source=PriceSource.EXAMPLE) for key, pool in pools.items()}
     policies = read_policies(values["policy"], location.key("policy")) if values["policy"] else Policies()
     problems.raise_any()
@@ -233,7 +233,7 @@ def _found_above(config: Config, folder: Path) -> str:
 
 
 def _refuse_newer(root: Table, location: Location) -> None:
-    """Refuse a file of a newer format with this problem alone: its other problems may be right in that format."""
+    """Refuse a file of a newer format with only this problem: its other problems may be valid in that format."""
     entry = root.entries.get("version")
     if (
         entry is not None
@@ -250,7 +250,7 @@ def _refuse_newer(root: Table, location: Location) -> None:
 def _pools(
     node: Table | None, location: Location, folder: Path, *, traces_exist: bool
 ) -> tuple[Mapping[str, Pool], str]:
-    """The pools of the file, or the built-in pools with a note for the user."""
+    """The file's pools, or the built-in pools with a note for the user."""
     if node is not None:
         return read_pools(node, location, folder, traces_exist=traces_exist), ""
     pools = built_in_pools()
@@ -266,7 +266,7 @@ def _priced(
     *,
     sheets_exist: bool,
 ) -> Mapping[str, Pool]:
-    """The pools with the prices of price sheets: of the stored ``quotes``, else of the sheets that the file names."""
+    """The pools with prices from the stored ``quotes``, else from the file's price sheets."""
     pools = {
         name: replace(pool, price=quotes[name].price, quote=quotes[name]) if name in quotes else pool
         for name, pool in pools.items()
@@ -296,7 +296,7 @@ def _listed(pools: Mapping[str, Pool]) -> str:
 
 
 def _built_in_text(pools: Mapping[str, Pool]) -> str:
-    """The built-in pools as a file, which a run stores: a Spotwright with other built-in pools can then resume it."""
+    """The built-in pools as a file for a run to store, so that a Spotwright with other built-in pools can resume it."""
     return "\n".join(
         ["version: 1", "pools:", *(line for pool in pools.values() for line in _pool_lines(pool)), *_PREFER, ""]
     )
@@ -326,12 +326,12 @@ def _resource(name: str, amount: int) -> str:
 
 
 def require_pools(config: Config, texts: Iterable[str] = ()) -> None:
-    """Raise :class:`ConfigError` if the configuration has only built-in pools, where work is placed for a cluster.
+    """Raise :class:`ConfigError` if the configuration has only built-in pools, before work is placed for a cluster.
 
-    The built-in pools stand for nodes of one machine. They have the labels of every provider, so manifests placed on them would
-    select nodes that no cluster has.
+    The built-in pools represent nodes on one machine. They have the labels of every provider, so manifests placed on them would
+    match no cluster's nodes.
 
-    The message ends with the lines of a ``spotwright.yaml`` for the provider that the manifests in ``texts`` point to.
+    The message ends with lines for a ``spotwright.yaml``, for the provider that the manifests in ``texts`` indicate.
     """
     if config.note:
         problem = f"no {FILE_NAME}" if config.is_built_in else f"{config.path} does not define pools"
@@ -339,7 +339,7 @@ def require_pools(config: Config, texts: Iterable[str] = ()) -> None:
 
 
 def own_pools(config: Config, texts: Iterable[str] = ()) -> str:
-    """How pools get into a configuration that has only the built-in ones."""
+    """Advice on adding pools to a configuration that has only the built-in ones."""
     lines = _provider_of(texts).first_pools
     head = ["version: 1"] if config.is_built_in else []
     policy = ["policy: {default: {spot: prefer}}"] if config.is_built_in else []
@@ -349,8 +349,8 @@ def own_pools(config: Config, texts: Iterable[str] = ()) -> str:
 
 
 def _provider_of(texts: Iterable[str]) -> Provider:
-    """The first provider that a text points to; generic if none does."""
-    by_order = sorted(PROVIDERS.values(), key=lambda one: one.has_groups)  # Karpenter before the clouds that it runs on
+    """The first provider that a text indicates; generic without one."""
+    by_order = sorted(PROVIDERS.values(), key=lambda one: one.has_groups)  # Karpenter before its clouds
     for text in texts:
         for provider in by_order:
             if any(mark in text for mark in provider.marks):

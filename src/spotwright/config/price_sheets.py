@@ -1,8 +1,8 @@
-"""Gives pools without a price the one that the price sheets have for them.
+"""Looks up the prices of pools without one in price sheets.
 
-A sheet is a CSV with the columns of :data:`COLUMNS`. Spotwright asks no provider, and reads none of their many forms: the guide
-on pools has a command for each cloud that makes a sheet of what the cloud answers. Among the offers of a sheet a pool's is found
-by machine type, capacity type, operating system, region and zone.
+A sheet is a CSV with the columns of :data:`COLUMNS`. Spotwright neither asks providers nor reads their formats: the guide on
+pools has a command for each cloud that makes a sheet from the cloud's answer. A pool's offer is found by machine type, capacity
+type, operating system, region and zone.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["COLUMNS", "MAX_BYTES", "NoPrice", "dated_sheets", "named_sheet", "qu
 COLUMNS = ("machine", "capacity", "price", "currency", "region", "zone", "os", "since")
 """The columns of a sheet, in any order; the first three are required.
 
-``machine``: the machine type; ``capacity``: ``spot`` or ``on-demand``; ``price``: of one machine for an hour; ``currency``: a
-code (default USD); ``region``, ``zone``: where the price holds (default everywhere); ``os``: ``linux`` (the default) or
-``windows``; ``since``: the date or time from which it holds.
+``machine``: the machine type; ``capacity``: ``spot`` or ``on-demand``; ``price``: of one machine per hour; ``currency``: a code
+(default USD); ``region``, ``zone``: where the price applies (default everywhere); ``os``: ``linux`` (the default) or
+``windows``; ``since``: the date or time from which it applies.
 """
 
 MAX_BYTES = 100_000_000
@@ -43,11 +43,11 @@ _ZONE_OF_REGION = re.compile(r"(?P<aws>[a-z]{2}(?:-[a-z]+)+-\d+)[a-z]|(?P<gcp>[a
 
 
 class NoPrice(Exception):
-    """The sheets have no price of a pool, or several. The message says which ones they have, and the fix."""
+    """The sheets have no price for a pool, or several. The message has the similar prices and the fix."""
 
 
 class Offer(NamedTuple):
-    """One price per hour. ``machine`` is in small letters, ``since`` in Unix seconds; ``place`` names its line in messages."""
+    """One price per hour. ``machine`` is lowercase, ``since`` in Unix seconds; ``place`` names its line in messages."""
 
     machine: str
     capacity: Capacity
@@ -61,7 +61,7 @@ class Offer(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """A price sheet. ``dated`` is the moment at which it was saved, in Unix seconds."""
+    """A price sheet. ``dated`` is when it was saved, in Unix seconds."""
 
     name: str
     dated: float
@@ -71,7 +71,7 @@ class Sheet(NamedTuple):
 def read_sheet(text: str, name: str, dated: float) -> Sheet:
     """Read a price sheet; ``name`` is its name in messages.
 
-    Raises :class:`ConfigError` for a file of another form, and for a wrong value, with its place.
+    Raises :class:`ConfigError` for another format, and for a wrong value, with its place.
     """
     if not text.strip():
         raise ConfigError(f"{name}: expected a price sheet, found an empty file")
@@ -159,7 +159,7 @@ def _find(pool: Pool, sheets: Sequence[Sheet]) -> tuple[Sheet, Offer, str]:
 
 
 def _nothing(machine: str, pool: Pool, sheets: Sequence[Sheet]) -> str:
-    """The similar prices that the sheets have instead of the wanted one."""
+    """The similar prices that the sheets do have."""
     names = ", ".join(sheet.name for sheet in sheets)
     offers = [offer for sheet in sheets for offer in sheet.offers]
     kinds = sorted({f"{offer.capacity} {offer.system}" for offer in offers if offer.machine == machine})
@@ -231,7 +231,7 @@ def dated_sheets(paths: Iterable[Path]) -> list[Sheet]:
 
 
 def named_sheet(name: str, standard_input: BinaryIO, now: float) -> Sheet:
-    """The price sheet that a command line names; ``-`` is standard input, whose sheet is of ``now``.
+    """The price sheet that a command line names; ``-`` is standard input, dated ``now``.
 
     Raises :class:`InputError`.
     """

@@ -1,7 +1,6 @@
-"""Reads the sections of a configuration: pools, policies and recorded traces, and finds what contradicts itself.
+"""Reads the sections of a configuration (pools, policies, recorded traces), and finds contradictions.
 
-Every field is read by its table, then the rules that span several fields are checked, with the lines of both sides. Policies
-become layers.
+Each field is read by its table; then the rules across fields are checked, with the lines of both sides. Policies become layers.
 """
 
 from __future__ import annotations
@@ -82,14 +81,14 @@ _KEYS = (*_GROUPS[""], *(group for group in _GROUPS if group))
 
 
 class Policies(NamedTuple):
-    """The policies of a file: the default for every task, and the policies by pattern in the order of the file."""
+    """The policies of a file: the default of all tasks, and the policies by pattern in file order."""
 
     default: Layer | None = None
     tasks: tuple[tuple[str, Layer], ...] = ()
 
 
 def read_policies(node: Table, location: Location) -> Policies:
-    """Read ``policy``. The source of each layer is the name of the file with the line of the layer's key."""
+    """Read ``policy``. A layer's source is the file's name with the line of the layer's key."""
     values = read_fields(node, location, POLICY)
     default, tasks = values.get("default"), values.get("tasks")
     layer = None
@@ -137,7 +136,7 @@ def _group_values(group: str, node: Table, location: Location, source: str) -> d
 
 
 def _value(mapping: Mapping[str, Any], entry: Entry, location: Location, source: str) -> Mapping[str, Any]:
-    """Let the model read one field; one call for each field, so that each error has its own line."""
+    """Let the model read one field. Each field is read separately, so that its error has its line."""
     try:
         return parse_policy(mapping, source).values
     except PolicyValueError as error:
@@ -161,7 +160,7 @@ def _wrong_items(node: Node, location: Location) -> bool:
 
 
 def check_policies(policies: Policies, node: Table | None, pools: Mapping[str, Pool], location: Location) -> None:
-    """Report contradictions in the default combined with each pattern, and policies without a fitting pool.
+    """Report contradictions in the default combined with each pattern, and policies without a matching pool.
 
     ``node`` is the mapping ``policy`` of the file. Call this only if reading reported no problem.
     """
@@ -200,7 +199,7 @@ def _check_ladder(node: Node, pools: Mapping[str, Pool], location: Location) -> 
 
 
 def _missing_pools(policy: Policy, pools: Mapping[str, Pool]) -> Iterator[str]:
-    """Problem of a policy that leaves no pool. ``prefer`` always leaves one: without one capacity type it uses the other."""
+    """The problem of a policy without a pool. ``prefer`` always has one: without one capacity type it uses the other."""
     if policy.spot not in (Spot.REQUIRE, Spot.NEVER):
         return
     needs = "a spot pool" if policy.spot is Spot.REQUIRE else "an on-demand pool"
@@ -218,9 +217,9 @@ MAX_GAP = 366 * 86400  # seconds
 
 
 def load_trace(path: str | Path, max_price: Fraction | None = None) -> Trace:
-    """Read a recorded trace. No node is available in it while its price is above ``max_price``.
+    """Read a recorded trace. While its price is above ``max_price``, no node is available.
 
-    Raises :class:`ConfigError` that names the file and what it must hold.
+    Raises :class:`ConfigError` that names the file and the expected content.
     """
     text = read_text(path, MAX_BYTES)
     try:
@@ -360,7 +359,7 @@ def _needs(name: str, other: str, entries: Mapping[str, Entry], location: Locati
 
 
 def _check_trace(simulate: Simulate, node: Node, location: Location) -> None:
-    """Report a trace that cannot be read, or that is too short."""
+    """Report an unreadable or too short trace."""
     entries = node.entries if isinstance(node, Table) else {}
     try:
         trace = load_trace(str(simulate.trace))
@@ -372,7 +371,7 @@ def _check_trace(simulate: Simulate, node: Node, location: Location) -> None:
 
 
 def _with_nodes_of_same_machine(pools: Mapping[str, Pool]) -> dict[str, Pool]:
-    """Give a pool without ``node`` that of the first pool with the same machine type."""
+    """Give a pool without ``node`` the ``node`` of the first pool with the same machine type."""
     nodes: dict[str, Resources] = {}
     for pool in pools.values():
         if pool.machine and pool.node is not None:

@@ -1,14 +1,14 @@
-"""Decides what a job with a deadline does now: it waits, it runs on a spot pool, or it runs on on-demand. The one form of it.
+"""Decides whether a job with a deadline waits, runs on a spot pool or runs on on-demand. The only implementation.
 
-The engine, the simulation, the forecast and the comparison ask :meth:`Chooser.choose`, with arrays of jobs; the engine's have one
-element. Three things come together:
+The engine, the simulation, the forecast and the comparison call :meth:`Chooser.choose` with arrays of jobs; the engine's arrays
+have one element. It combines:
 
-- a table of what each action costs on average from now on (:mod:`spotwright.deadlines.cost_table`), for spot at one price;
-- what makes a pool differ from that: its price, how long its nodes last, and what it costs to bring the checkpoint there;
-- the safety rule, which does not depend on any of them: an attempt runs on spot, or waits, only while on-demand could still do
-  the work that may be left, after the longest launch that is reckoned with and after the time that spot needs to be left.
+- a table of each action's mean cost from now on (:mod:`spotwright.deadlines.cost_table`), for spot at one price;
+- each pool's differences: its price, its nodes' lifetimes, and the cost of moving the checkpoint there;
+- the safety rule, independent of both: an attempt runs on spot, or waits, only while on-demand could still do the work that may
+  be left, after the longest assumed launch and after the time to leave spot.
 
-The rule holds from the decision to ``until``, whatever happens before, so it does not matter how often it is checked.
+The rule holds from the decision to ``until`` in every case, so it does not matter how often it is checked.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["Choices", "Chooser", "Limits", "Pool", "Situation", "chooser", "safe
 
 
 class Pool(NamedTuple):
-    """A spot pool that a job may use. ``price`` is per hour; ``up`` are the counts of how long its spot lasts.
+    """A spot pool that a job may use. ``price`` is per hour; ``up`` counts the spells in which it had spot.
 
-    ``place`` is where its nodes are: between two places a checkpoint costs :attr:`Limits.egress` to move.
+    ``place`` is its nodes' location: moving a checkpoint to another one costs :attr:`Limits.egress`.
     """
 
     price: float
@@ -40,11 +40,11 @@ class Pool(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the safety rule reckons with, in seconds: the longest launch, and the time that an attempt needs to leave spot.
+    """The assumptions of the safety rule, in seconds: the longest launch, and the time an attempt needs to leave spot.
 
-    ``look`` is the shortest time between two decisions: a last moment that is nearer is now. ``unsaved`` is the time between two
-    saves: with less than that left after a launch on spot, no save would happen there. ``egress`` is the price of moving
-    the checkpoint to another place.
+    ``look`` is the shortest time between two decisions: a nearer last moment counts as now. ``unsaved`` is the time between two
+    saves: with less than that left after a launch on spot, no save would happen there. ``egress`` is the price of moving the
+    checkpoint to another location.
     """
 
     launch: float
@@ -57,10 +57,10 @@ class Limits(NamedTuple):
 class Situation(NamedTuple):
     """Jobs when a decision is due, as arrays of one length; times in seconds.
 
-    ``remaining`` is the time to the deadline, ``left`` the expected work left, ``at_most`` what it may be at most. ``mode`` is
-    what each job runs on (a number of :class:`~spotwright.deadlines.jobs.Action`; one whose node was just reclaimed waits),
-    ``pool`` the spot pool that it runs on or ran on last (-1: none yet), ``starting`` what is left of its launch. ``up`` and
-    ``age`` are ``[pool, job]``: whether spot can be had, and how long that has been so.
+    ``remaining`` is the time to the deadline, ``left`` the expected work left, ``at_most`` its upper bound. ``mode`` is each
+    job's :class:`~spotwright.deadlines.jobs.Action` (a job whose node was just reclaimed waits), ``pool`` its current or last
+    spot pool (-1: none yet), ``starting`` the rest of its launch. ``up`` and ``age`` are ``[pool, job]``: whether spot is
+    available, and for how long it has or has not been.
     """
 
     remaining: Any
@@ -74,11 +74,11 @@ class Situation(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What jobs do next, as arrays: the action, the pool of it (for spot), and for how many seconds that is safe.
+    """The next actions of jobs, as arrays: the action, its pool (for spot), and for how many seconds it is safe.
 
-    The costs are those from now on, on average, in the currency of the prices: of waiting, of on-demand, and ``[pool, job]`` of
-    spot; infinite where an action is not possible. Only their differences have a meaning: they belong to a job with the same
-    slack and somewhat more work and time.
+    The costs are means from now on, in the currency of the prices: of waiting, of on-demand, and ``[pool, job]`` of spot;
+    infinite for an impossible action. Only their differences have a meaning: they are computed for a job with the same slack
+    and somewhat more work and time.
     """
 
     action: Any
@@ -94,10 +94,10 @@ _DAY = 86400.0
 
 
 def safe(now: Situation, wish: Any, limits: Limits, leaves: Any = None) -> tuple[Any, Any]:
-    """The safety rule: the actions that jobs may take where they wish these, and for how many seconds they may.
+    """Apply the safety rule: the wished actions where they are safe, else on-demand, and for how many seconds they are safe.
 
-    A job that waits, or that runs on spot and has to leave it first, must be able to do all of its work on on-demand afterwards;
-    so must one for whose wish what runs has to end before (``leaves``).
+    A job that waits, or that must leave spot first, must be able to do all of its work on on-demand afterwards; so must a job
+    whose wish first ends its running attempt (``leaves``).
     """
     spare = now.remaining - now.at_most - limits.launch - np.where(wish == Action.SPOT, limits.drain, 0.0)
     spare -= np.where(leaves, limits.drain, 0.0)
@@ -105,13 +105,13 @@ def safe(now: Situation, wish: Any, limits: Limits, leaves: Any = None) -> tuple
     return action, np.where(action == Action.ON_DEMAND, np.inf, spare)
 
 
-_LEAST_GAIN = 60.0  # seconds on on-demand whose price a move must save: less is not worth its trouble
+_LEAST_GAIN = 60.0  # seconds on on-demand whose price a move must save, at least
 _BOUNDS = np.array(AGES)
-_FIRST = STEP / 2.0  # what a spell of the table had lasted on average when it was first seen
+_FIRST = STEP / 2.0  # mean age of a spell in the table when first seen
 
 
 class Chooser(NamedTuple):
-    """The policy of one job on its pools: it is made once, and asked at every decision."""
+    """The policy of one job on its pools, made once for all its decisions."""
 
     job: Job
     pools: tuple[Pool, ...]
@@ -121,13 +121,13 @@ class Chooser(NamedTuple):
     def choose(self, now: Situation) -> Choices:
         """The cheapest safe action of each job; if only on-demand is safe, on-demand."""
         wait, spot, on_demand = self._costs(now)
-        wait = np.where(now.mode == Action.WAIT, wait, np.inf)  # no node is left in order to wait
+        wait = np.where(now.mode == Action.WAIT, wait, np.inf)  # a job never gives up a node to wait
         every = np.arange(len(wait))
         on_spot = (now.mode == Action.SPOT) & (now.pool >= 0)
         here = np.where(on_spot, now.pool, 0)
         best = spot.argmin(axis=0)
         spare = now.remaining - now.at_most - self.limits.launch
-        leaves = (now.mode != Action.WAIT) & ~(on_spot & (best == here))  # what runs has to end first
+        leaves = (now.mode != Action.WAIT) & ~(on_spot & (best == here))  # the running attempt must end first
         useful = self.job.overhead + max(self.limits.look, self.limits.unsaved)
         worth = _LEAST_GAIN * self.job.on_demand_price / 3600.0
         stays = on_spot & (
@@ -144,7 +144,7 @@ class Chooser(NamedTuple):
         return Choices(action, best, until, wait, on_demand, spot)
 
     def _costs(self, now: Situation) -> tuple[Any, Any, Any]:
-        """What waiting, spot by pool and on-demand cost from now on."""
+        """The costs from now on of waiting, of spot by pool and of on-demand."""
         table = self.table
         row, lost, known = table.place(now.remaining, now.left)
         bucket = np.searchsorted(_BOUNDS, now.age + _FIRST)
@@ -155,14 +155,14 @@ class Chooser(NamedTuple):
             [_alike(pool.up, table.hazards.up, table.grid.tick)[bucket[i]] for i, pool in enumerate(self.pools)]
         )
         spot = table.spot[row, 0, alike, lost] + more
-        if here.any():  # steps of the table and of lifetimes are coarse: to go on never costs more than to launch there
+        if here.any():  # steps of the table and of lifetimes are coarse: going on never costs more than a launch there
             goes_on = self._more(now, bucket, now.left + np.where(here, now.starting, self.job.overhead))
             goes_on += table.spot[row, np.where(here, way, 0), alike, lost]
             spot = np.where(here, np.minimum(spot, goes_on), spot)
         spot = np.where(now.up & known, spot, np.inf)
         best = spot.argmin(axis=0)
         is_up = now.up.any(axis=0)
-        youngest = np.where(now.up, BUCKETS - 1, bucket).min(axis=0)  # since the last of them went
+        youngest = np.where(now.up, BUCKETS - 1, bucket).min(axis=0)  # since the last one became unavailable
         seen = np.where(is_up, alike[best, every], BUCKETS + youngest)
         later = np.where(is_up, more[best, every], 0.0)
         down = table.hazards.down
@@ -173,10 +173,10 @@ class Chooser(NamedTuple):
         return np.where(known, wait, np.inf), spot, np.where(known, on_demand, 0.0)
 
     def _more(self, now: Situation, bucket: Any, to_go: Any) -> Any:
-        """By how much each pool costs more than the spot that the table knows, ``[pool, job]``.
+        """The extra cost of each pool over the table's spot, ``[pool, job]``.
 
-        Its price counts until it is lost or the work is done. That of a dear pool counts only until a cheaper one comes back,
-        if none is up now. The checkpoint has to be brought there.
+        A pool's price counts until its node is lost or the work is done, or until a cheaper pool comes back if none is up now;
+        moving the checkpoint is added.
         """
         grid, prices = self.table.grid, np.array([pool.price for pool in self.pools])
         ticks = np.minimum(np.ceil(to_go / grid.tick - 1e-9), grid.ticks).astype(np.intp)
@@ -195,7 +195,7 @@ class Chooser(NamedTuple):
         return more
 
     def _ways(self, now: Situation) -> Any:
-        """The way of each job's mode in the table: 1 works, later ones are in a launch."""
+        """The index of each job's mode in the table: 1 works, higher ones are launching."""
         grid = self.table.grid
         if not grid.stages:
             return np.ones(len(now.left), np.intp)
@@ -218,7 +218,7 @@ def chooser(
 
 @lru_cache(maxsize=64)
 def _alike(own: Spells, known: Spells, tick: float) -> Any:
-    """For each age bucket of a pool, the bucket in which spot of the table lasts as long: a pool's own history counts so."""
+    """For each age bucket of a pool, the table's bucket with the same remaining lifetime: this applies the pool's history."""
     if own == known:
         return np.arange(BUCKETS)
     ticks = max(1, math.ceil(_DAY / tick))
@@ -228,5 +228,5 @@ def _alike(own: Spells, known: Spells, tick: float) -> Any:
 
 @lru_cache(maxsize=16)
 def _solved(job: Job, hazards: HazardTable) -> CostTable:
-    """The table of a job; tasks with the same figures share it."""
+    """The table of a job, shared by tasks with the same figures."""
     return solve(job, hazards)

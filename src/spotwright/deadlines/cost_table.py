@@ -1,13 +1,13 @@
-"""Works out what each action of a job with a deadline costs: backward dynamic programming over time, work, mode and age.
+"""Computes the cost of each action of a job with a deadline: backward dynamic programming over time, work, mode and age.
 
 The state is (ticks left, work lost so far, mode with the stage of its launch, spot up or down with its age bucket). From the
-last tick back, each state takes the action with the smallest expected cost; not being done at the deadline costs more than
-anything else can. Work is counted in units of a few minutes, rounded up, so that rounding costs money and never
-the deadline; the exact safety rule at run time (:mod:`spotwright.deadlines.choice`) uses the exact durations.
+last tick back, each state takes the action with the smallest expected cost; a missed deadline costs more than anything else.
+Work is counted in units of a few minutes, rounded up, so that rounding costs money and never the deadline; the safety rule at
+run time (:mod:`spotwright.deadlines.choice`) uses the exact durations.
 
 "Work lost so far" stands for the work left: after t ticks, work left = work - t ticks + lost. It only grows, by a tick while the
-job waits and by the overhead of each launch, so the table has as many columns as the deadline leaves slack, not as the job has
-work. What is best depends on the slack far more than on the time, so the costs of a few moments are kept and not of every tick.
+job waits and by the overhead of each launch, so the number of columns grows with the slack, not with the work. The best action
+depends on the slack far more than on the time, so the costs of only a few moments are kept.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = [
 
 _DECISIONS = 280  # decisions in the time to a deadline, at most
 _PER_TICK = 4  # units of work between two of them
-_LEAST_TICK = 600.0  # seconds, where the deadline leaves time for 60 decisions that far apart
+_LEAST_TICK = 600.0  # seconds, if the deadline leaves time for 60 of them
 _ROWS = 22  # moments whose costs are kept
-_NEVER = np.float32(1e9)  # more than any job costs; finite, because infinity times a chance of zero is not a number
+_NEVER = np.float32(1e9)  # more than any job costs; finite, because infinity times a zero probability is NaN
 
 
 class Geometry(NamedTuple):
     """The grid of a table: ``ticks`` decisions ``tick`` seconds apart, ``per_tick`` units of work in each.
 
-    ``work``, ``overhead`` (not rounded) and ``slack`` (the work that may be lost at most) are in units. There is one mode for
-    waiting, and for spot and on-demand each one that works and ``stages`` in which a launch is not over yet.
+    ``work``, ``overhead`` (not rounded) and ``slack`` (the most work that may be lost) are in units. There is one mode for
+    waiting, and for spot and on-demand each one that works and ``stages`` of an unfinished launch.
     """
 
     tick: float
@@ -58,7 +58,7 @@ class Geometry(NamedTuple):
 
     @property
     def stages(self) -> int:
-        """The number of ticks that end with some overhead of a launch still to go."""
+        """The number of ticks that end before a launch is over."""
         return max(0, math.ceil(self.overhead / self.per_tick - 1e-9) - 1)
 
     @property
@@ -67,7 +67,7 @@ class Geometry(NamedTuple):
         return 1 + 2 * (1 + self.stages)
 
     def mode(self, action: int, stage: int = 0) -> int:
-        """The index of a mode: ``stage`` 0 works, others have had that many ticks of their launch."""
+        """The index of a mode: ``stage`` 0 works, others are that many ticks into their launch."""
         return 0 if action == 0 else 1 + (action - 1) * (1 + self.stages) + stage
 
     def following(self, stage: int) -> int:
@@ -80,12 +80,12 @@ class Geometry(NamedTuple):
 
 
 class CostTable(NamedTuple):
-    """What a job costs from now on, on average, by the action that it takes now and the best ones after that.
+    """The mean cost of a job from now on, by its action now, with the best actions after that.
 
-    ``remaining`` are the moments, in seconds to the deadline, that the first index of the costs counts; the last index is the
-    work lost so far, in units of the grid. ``wait[moment, observation, lost]`` is waiting; ``spot`` and ``on_demand`` are
-    ``[moment, way, observation, lost]``: way 0 launches, way 1 works already, later ones have had ``way - 1`` ticks of their
-    launch. An observation is an age bucket, for on-demand and waiting with :data:`BUCKETS` added where spot is down.
+    ``remaining`` are the moments of the first index, in seconds to the deadline; the last index is the work lost so far, in
+    units of the grid. ``wait[moment, observation, lost]`` is waiting; ``spot`` and ``on_demand`` are ``[moment, way,
+    observation, lost]``: way 0 launches, way 1 works already, higher ones are ``way - 1`` ticks into their launch. An
+    observation is an age bucket, for on-demand and waiting with :data:`BUCKETS` added if spot is down.
     """
 
     job: Job
@@ -102,7 +102,7 @@ class CostTable(NamedTuple):
         return int(self.wait.nbytes + self.spot.nbytes + self.on_demand.nbytes)
 
     def place(self, remaining: Any, left: Any) -> tuple[Any, Any, Any]:
-        """The moment and the lost work of jobs, as indexes, and whether they are in the table: they have slack for it."""
+        """The moment and the lost work of jobs, as indexes, and whether the table covers them: whether they have slack left."""
         row = np.searchsorted(-self.remaining, -np.asarray(remaining, float) + DUST, side="right") - 1
         slack = np.floor((remaining - left) / self.grid.unit + 1e-9)
         lost = self.grid.slack - slack
@@ -119,7 +119,7 @@ def geometry(job: Job) -> Geometry:
 
 
 def _chances(hazards: HazardTable, tick: float) -> tuple[Any, Any]:
-    """For each observation the chance that the spell ends within a tick, and that one which goes on enters the next bucket."""
+    """By observation, the probabilities that the spell ends within a tick, and that a continuing one enters the next bucket."""
     spells = (hazards.up, hazards.down)
     ends = [kind.chance(index, tick) for kind in spells for index in range(BUCKETS)]
     ages = [chance_of_leaving(index, tick) for _ in spells for index in range(BUCKETS)]
@@ -128,9 +128,9 @@ def _chances(hazards: HazardTable, tick: float) -> tuple[Any, Any]:
 
 
 def solve(job: Job, hazards: HazardTable = SHIPPED) -> CostTable:
-    """Return what every action of a job costs on average, for decisions about 280 times until the deadline.
+    """Return the mean cost of every action of a job, with about 280 decisions until the deadline.
 
-    A job whose deadline on-demand cannot meet gets a table that holds no state.
+    If on-demand cannot meet the deadline, the table is empty.
     """
     grid = geometry(job.checked())
     if grid.work + grid.overhead > grid.ticks * grid.per_tick:
@@ -154,7 +154,7 @@ def solve(job: Job, hazards: HazardTable = SHIPPED) -> CostTable:
 
 
 def _kept(grid: Geometry) -> list[int]:
-    """The ticks whose costs are kept: evenly spread over the time, and closer to each other near the end."""
+    """The ticks whose costs are kept: evenly spread, and denser near the end."""
     if grid.ticks <= _ROWS:
         return list(range(max(1, grid.ticks)))
     shares = np.linspace(0.0, 1.0, _ROWS)
@@ -163,7 +163,7 @@ def _kept(grid: Geometry) -> list[int]:
 
 
 class _Values:
-    """The smallest expected cost of each state, one tick after the other from the end back."""
+    """The smallest expected cost of each state, tick by tick from the end back."""
 
     def __init__(self, job: Job, grid: Geometry, hazards: HazardTable) -> None:
         self.grid = grid
@@ -179,8 +179,7 @@ class _Values:
     def step(self, tick_index: int, table: CostTable, row: int | None) -> None:
         """Go back one tick, and keep its costs in a row of the table.
 
-        All columns are worked out in which a job is not done: one whose work was stated too small has lost more than the time so
-        far.
+        All columns of an unfinished job are computed: a job whose stated work was too small has lost more than the time so far.
         """
         grid, now = self.grid, self.now
         done = max(0, tick_index * grid.per_tick - grid.work + 1)
@@ -209,9 +208,10 @@ class _Values:
         now[:, :, :done] = 0.0
 
     def _expect(self, columns: slice) -> None:
-        """What the next tick costs, by the observation of this one: the spell goes on, at an age that may grow, or it ends.
+        """The cost of the next tick by this tick's observation: the spell continues, possibly in the next bucket, or ends.
 
-        Plain products and sums, no matrix product: so every processor rounds the same way, and the table is the same everywhere.
+        Plain products and sums instead of a matrix product, so that every processor rounds the same way and gets the same
+        table.
         """
         now, later, part = self.now[:, :, columns], self._next[:, :, columns], self._part[:, :, columns]
         np.multiply(now, self._stays, out=later)
@@ -222,7 +222,7 @@ class _Values:
             later[rows] += np.multiply(now[BUCKETS - first], self._flips[rows], out=part[rows])
 
     def _outcome(self, action: int, stage: int | None) -> Any:
-        """The cost of an action from now on, by observation and lost work; ``stage`` is None for a launch."""
+        """The cost of an action from now on, by observation and lost work; ``stage`` is None for a new launch."""
         grid, columns = self.grid, self._columns
         if action == 0:
             return self._next[:, 0, columns.start + grid.per_tick : columns.stop + grid.per_tick]
@@ -238,9 +238,9 @@ class _Values:
 
 @lru_cache(maxsize=64)
 def lifetimes(up: Spells, tick: float, ticks: int) -> Any:
-    """The time, in seconds, for which a job pays a spot node on average, by ticks of work and launch to go and by age bucket.
+    """The mean seconds for which a job pays a spot node, ``[ticks to go, age bucket]``, with launch and work in ticks.
 
-    It pays until the node is reclaimed or the work is done: ``[ticks to go, bucket]``.
+    It pays until the node is reclaimed or the work is done.
     """
     goes_on = 1.0 - np.array([up.chance(index, tick) for index in range(BUCKETS)])
     ages = np.array([chance_of_leaving(index, tick) for index in range(BUCKETS)])

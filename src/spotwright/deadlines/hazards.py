@@ -1,16 +1,15 @@
-"""Knows how long spells of spot capacity last: the chance that one ends within the next minutes, by its age.
+"""Hazard rates of spells of spot capacity: the probability that a spell ends within the next minutes, by its age.
 
-Supply is heavy-tailed: the longer spot has been up, the longer it stays up, and the longer it has been gone, the longer it
-stays gone. A :class:`HazardTable` holds that as counts: how many times a spell of an age was seen, and how many of those ended
-within the next ten minutes. Counts add up, so what a run sees of a pool (launches, losses, waits) is added to what is shipped
-(:func:`learned`).
+Supply is heavy-tailed: the longer spot has been up (or down), the longer it stays so. A :class:`HazardTable` holds counts: how
+many times a spell of an age was seen, and how many ended within the next ten minutes. Counts add up, so a run's observations of
+a pool (launches, losses, waits) are added to the shipped counts (:func:`learned`).
 
 The shipped table, :data:`SHIPPED`, was fitted by us on nine recordings of 2023: the availability of one V100 in nine AWS zones
 (us-east-1a, c, d and f, us-east-2a and b, us-west-2a, b and c), 45 days from 2023-02-15, in the format and from the data set
-of "Can't Be Late" (Wu et al., NSDI 2024). Of each recording the first 60 % of its samples were used, looked at every ten
-minutes (the sample at or before each multiple of 600 s). A spell whose begin was not seen was left out. For every ten minutes
-of every other spell, its age at their end was put into a bucket, and it was counted whether the next look found it ended. All
-zones were added up.
+of "Can't Be Late" (Wu et al., NSDI 2024). The first 60 % of each recording's samples were used, one every ten minutes (the
+sample at or before each multiple of 600 s). Spells whose start was not seen were omitted. Every ten minutes of each other
+spell, its age was put into a bucket, and it was counted whether the spell had ended by the next sample. All zones were added
+up.
 """
 
 from __future__ import annotations
@@ -48,11 +47,9 @@ AGES = (600.0, 1200.0, 1800.0, 2400.0, 3600.0, 5400.0, 7800.0, 15000.0, 29400.0,
 BUCKETS = len(AGES) + 1
 
 STEP = 600.0
-"""The seconds in which a spell of a table ends or goes on."""
+"""The step of a table, in seconds: a spell ends within it or continues."""
 
-_WORTH = (
-    60.0  # looks: with fewer, four weeks of a pool made jobs dearer; with more, a pool that flaps is believed too late
-)
+_WORTH = 60.0  # looks: with fewer, four weeks of a pool made jobs dearer; with more, a flapping pool is recognized late
 
 
 class Spells(NamedTuple):
@@ -62,9 +59,9 @@ class Spells(NamedTuple):
     ended: tuple[float, ...]
 
     def chance(self, index: int, tick: float = STEP) -> float:
-        """The chance that a spell in this age bucket ends within ``tick`` seconds.
+        """The probability that a spell in this age bucket ends within ``tick`` seconds.
 
-        A bucket that was never seen has the chance of all buckets together; without any observation that is a half.
+        A bucket without observations uses all buckets together; without any observation it is 0.5.
         """
         seen, ended = self.seen[index], self.ended[index]
         if seen <= 0:
@@ -73,13 +70,13 @@ class Spells(NamedTuple):
         return share if tick == STEP else 1.0 - (1.0 - share) ** (tick / STEP)
 
     def mean_chance(self) -> float:
-        """The chance that a spell ends within the next :data:`STEP` seconds if its age is not known."""
+        """The probability that a spell of unknown age ends within the next :data:`STEP` seconds."""
         return sum(self.ended) / sum(self.seen) if sum(self.seen) > 0 else 0.5
 
     def first_age(self) -> float:
         """The age, in seconds, to assume for a spell that had begun before the first look.
 
-        It is the age from which on a spell ends as rarely as one of unknown age does.
+        It is the first age at which a spell ends as rarely as one of unknown age.
         """
         mean = self.mean_chance()
         index = next((index for index in range(BUCKETS) if self.chance(index) <= mean), BUCKETS - 1)
@@ -87,7 +84,7 @@ class Spells(NamedTuple):
 
 
 class HazardTable(NamedTuple):
-    """How spells with spot (``up``) and without (``down``) last."""
+    """The counts of spells with spot (``up``) and without (``down``)."""
 
     up: Spells
     down: Spells
@@ -116,9 +113,9 @@ def bucket(age: float) -> int:
 
 
 def counted(series: Iterable[Sequence[bool]], tick: float) -> HazardTable:
-    """Count the spells of recordings with a state every ``tick`` seconds. Spells whose begin was not seen are left out.
+    """Count the spells of recordings with a state every ``tick`` seconds, except spells whose start was not seen.
 
-    A step of another length than :data:`STEP` counts for its share of one.
+    A step of another length than :data:`STEP` counts proportionally.
     """
     seen = {True: [0.0] * BUCKETS, False: [0.0] * BUCKETS}
     ended = {True: [0.0] * BUCKETS, False: [0.0] * BUCKETS}
@@ -138,7 +135,7 @@ def counted(series: Iterable[Sequence[bool]], tick: float) -> HazardTable:
 
 
 def learned(seen: HazardTable, prior: HazardTable = SHIPPED, worth: float = _WORTH) -> HazardTable:
-    """The table of a pool after what was seen of it: its counts, and the prior's worth ``worth`` looks for every bucket."""
+    """The table of a pool from its observations: its counts, plus the prior with a weight of ``worth`` looks per bucket."""
     return HazardTable(_learned(seen.up, prior.up, worth), _learned(seen.down, prior.down, worth))
 
 
@@ -154,10 +151,10 @@ _MORE = 0.35
 
 
 def of_several(down: Spells, pools: int) -> Spells:
-    """The spells without spot of several pools together, from the spells of one: any of them ends it.
+    """The spells in which none of several pools has spot, from the spells of one pool.
 
-    Zones of a region lose spot together, so it comes back sooner than from one pool, and later than from as many that are
-    independent: with a hazard that is the number of pools to the power of 0.35. Fitted on the recordings of the shipped table.
+    Zones of a region lose spot together, so it comes back sooner than from one pool, and later than from independent pools: the
+    hazard is multiplied by the number of pools to the power of 0.35. Fitted on the recordings of the shipped table.
     """
     if pools < 2:
         return down
@@ -166,7 +163,7 @@ def of_several(down: Spells, pools: int) -> Spells:
 
 
 def chance_of_leaving(index: int, tick: float) -> float:
-    """The chance that a spell which goes on is in the next bucket ``tick`` seconds later, its age in the bucket unknown."""
+    """The probability that a continuing spell is in the next bucket ``tick`` seconds later, its age in the bucket unknown."""
     if index >= len(AGES):
         return 0.0
     width = AGES[index] - (AGES[index - 1] if index else 0.0)
@@ -176,12 +173,12 @@ def chance_of_leaving(index: int, tick: float) -> float:
 NOTHING = HazardTable(Spells((0.0,) * BUCKETS, (0.0,) * BUCKETS), Spells((0.0,) * BUCKETS, (0.0,) * BUCKETS))
 """The counts of an unseen pool."""
 
-_GROWTH = 1.25  # a table is made again after an end, or once there are this many times more looks
+_GROWTH = 1.25  # a table is rebuilt after an end, or after this factor of looks
 _FIRST = 6.0  # looks, an hour
 
 
 def listed(table: HazardTable) -> tuple[float, ...]:
-    """The counts of a table in a row: looks and ends with spot, looks and ends without, each by age bucket."""
+    """The counts of a table as one tuple: looks and ends with spot, looks and ends without, each by age bucket."""
     return (*table.up.seen, *table.up.ended, *table.down.seen, *table.down.ended)
 
 
@@ -213,7 +210,7 @@ class _Counts:
     ended: list[float] = field(default_factory=_zeros)
 
     def count(self, begin: float, end: float, *, ends: bool, seen_from: float) -> None:
-        """Count the time of a spell between two ages, and its end. A spell that was seen to end was looked at once at least.
+        """Count the time of a spell between two ages, and its end. A spell seen to end counts at least one look.
 
         ``seen_from`` is its age when it was first seen.
         """
@@ -233,12 +230,11 @@ class _Counts:
 
 @dataclass(slots=True)
 class Sightings:
-    """What one run has seen of one pool. ``before`` are counts of earlier runs, ``table`` what both and the shipped counts say.
+    """One run's observations of a pool. ``before``: counts of earlier runs; ``table``: both and the shipped counts combined.
 
-    ``up`` says whether spot was available when last seen (``None``: unknown), ``began`` when that spell began, as far
-    as is known, ``counted`` up to when its time was counted. ``watched``: the run has a node of the pool or waits for one, so
-    a change is seen at once. ``looks`` were counted when the table was made, ``seen_from`` is when the present spell was first
-    seen.
+    ``up``: whether spot was available when last seen (``None``: unknown); ``began``: the assumed start of that spell;
+    ``counted``: the time up to which it was counted. ``watched``: the run has a node of the pool or waits for one, so a change
+    is seen at once. ``looks``: the looks counted when the table was made; ``seen_from``: when the current spell was first seen.
     """
 
     before: HazardTable = NOTHING
@@ -257,17 +253,17 @@ class Sightings:
             self.table = learned(self.before)
 
     def watch(self, at: float) -> None:
-        """From now on the run has a node of the pool, or waits for one."""
+        """Note that the run now has a node of the pool, or waits for one."""
         self._forget(at)
         self.watched = True
 
     def leave(self, at: float) -> None:
-        """The run has no node of the pool any more, and waits for none."""
+        """Note that the run no longer has a node of the pool, nor waits for one."""
         self._count(at, ends=False)
         self.watched = False
 
     def see(self, at: float, *, up: bool) -> None:
-        """Spot can be had at this moment, or cannot."""
+        """Note whether spot is available now."""
         self._forget(at)
         if self.up is up:
             self._count(at, ends=False)
@@ -278,23 +274,23 @@ class Sightings:
             self._begin(at, up=up, age=0.0)
 
     def lose(self, at: float) -> None:
-        """The provider takes a node. Of several that go one after another the first one counts."""
+        """Note that the provider reclaims a node. Of several in a row, the first one counts."""
         if self.up is not False:
             self.see(at, up=True)
             self.see(at, up=False)
 
     def age(self, now: float, *, up: bool) -> float:
-        """How long spot can be had by now (``up``), or cannot, in seconds."""
+        """For how many seconds spot has been available (``up``) or unavailable."""
         if self._is_stale(now) or self.up is None:
             return self.table.of(up=up).first_age()
         return max(0.0, now - self.began) if self.up is up else 0.0
 
     def counts(self) -> HazardTable:
-        """What this run has counted, without earlier runs."""
+        """This run's counts, without earlier runs."""
         return HazardTable(self.ups.spells(), self.downs.spells())
 
     def _is_stale(self, now: float) -> bool:
-        """Whether the last look is so long ago that the spell may be another one."""
+        """Whether the last look is so old that the spell may have changed."""
         return not self.watched and now - self.counted > STEP
 
     def _forget(self, at: float) -> None:

@@ -1,12 +1,12 @@
-"""The published policies that ours is compared with: formulas, which need no table.
+"""The published policies with which ours is compared: formulas, which need no table.
 
-They answer the same question as :class:`~spotwright.deadlines.choice.Chooser` and go through the same safety rule, so none of
-them is ever late where the deadline was possible at the start, and they differ in cost alone.
+They implement the interface of :class:`~spotwright.deadlines.choice.Chooser` and pass the same safety rule, so they meet every
+deadline that was feasible at the start, and differ only in cost.
 
-``uniform-progress`` is the policy of "Can't Be Late" (Wu et al., NSDI 2024), as its published code has it: it keeps progress in
-step with time and takes spot whenever it is up. On on-demand it stays while spot is down, also when it is ahead, and leaves it
-for spot only when its progress is ahead of where it must be two overheads from now. ``uniform-progress-0`` is the same without
-this hysteresis: it leaves on-demand as soon as spot is up.
+``uniform-progress`` is the policy of "Can't Be Late" (Wu et al., NSDI 2024), as in its published code: it keeps progress in
+step with time and takes spot whenever it is up. It stays on on-demand while spot is down, even when ahead, and leaves for spot
+only when its progress is ahead of where it must be two overheads from now. ``uniform-progress-0`` is the same without this
+hysteresis: it leaves on-demand as soon as spot is up.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["FORMULAS", "Decides", "Formula", "cheapest_pool", "formula", "unifor
 
 
 class Decides(Protocol):
-    """What decides for one job on its pools: a :class:`~spotwright.deadlines.choice.Chooser` or a :class:`Formula`."""
+    """A policy of one job on its pools: a :class:`~spotwright.deadlines.choice.Chooser` or a :class:`Formula`."""
 
     @property
     def limits(self) -> Limits:
-        """What its safety rule reckons with."""
+        """The assumptions of its safety rule."""
 
     @property
     def pools(self) -> tuple[Pool, ...]:
         """The spot pools of the job."""
 
     def choose(self, now: Situation) -> Choices:
-        """What jobs do now."""
+        """The actions of jobs now."""
 
 
 def _on_demand(job: Job, now: Situation) -> Any:
@@ -69,7 +69,7 @@ _AHEAD = 2.0  # overheads
 
 
 def uniform_progress(now: Situation, work: Any, deadline: Any, overhead: Any, *, keeps: bool) -> Any:
-    """What Uniform Progress wishes for jobs with these figures, numbers or arrays; ``keeps``: with its hysteresis."""
+    """Uniform Progress's choice for jobs with these figures, numbers or arrays; ``keeps``: with its hysteresis."""
     elapsed, done = deadline - now.remaining, work - now.left
     up, on_demand = now.up.any(axis=0), now.mode == Action.ON_DEMAND
     wish = np.where(up, Action.SPOT, np.where(done < work * elapsed / deadline, Action.ON_DEMAND, Action.WAIT))
@@ -84,7 +84,7 @@ FORMULAS: dict[str, Callable[[Job, Situation], Any]] = {
     "uniform-progress": _uniform_progress,
     "uniform-progress-0": _without_hysteresis,
 }
-"""What each formula wishes, by the name that users give; SPOT only where a pool is up."""
+"""Each formula's wish, by its name for users; SPOT only where a pool is up."""
 
 
 class Formula(NamedTuple):
@@ -96,13 +96,13 @@ class Formula(NamedTuple):
     limits: Limits
 
     def choose(self, now: Situation) -> Choices:
-        """The wish of the formula where that is safe, otherwise on-demand. It knows no costs: they are ``None``."""
+        """The formula's wish if safe, otherwise on-demand. The costs are ``None``."""
         action, until = safe(now, FORMULAS[self.name](self.job, now), self.limits)
         return Choices(action, cheapest_pool(self.pools, now), until, None, None, None)
 
 
 def cheapest_pool(pools: Sequence[Pool], now: Situation) -> Any:
-    """The pool on which each job is, else the cheapest one that is up, and of equal prices the one that has been up longest."""
+    """The current pool of each job, else the cheapest available one, and at equal prices the one that has been up longest."""
     prices = sorted({pool.price for pool in pools})
     rank = np.array([prices.index(pool.price) for pool in pools])[:, None]
     best = np.where(now.up, now.age - 1e12 * rank, -np.inf).argmax(axis=0)

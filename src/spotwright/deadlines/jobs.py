@@ -1,8 +1,8 @@
-"""Describes a job with a deadline, and what it can do: the words that every policy shares.
+"""Defines a job with a deadline and its actions: the vocabulary that every policy shares.
 
-A job is work that must be done by a deadline. Launching it on a node, launching it again after a loss, and changing the kind of
-node cost an overhead before the work goes on; a new launch replaces what was left of an earlier overhead. This is the setting of
-"Can't Be Late" (Wu et al., NSDI 2024), with time in seconds and prices per hour.
+A job is work that must be done by a deadline. A launch on a node, a relaunch after a loss, and a change of the kind of node
+cost an overhead before the work continues; a new launch replaces the rest of an earlier overhead. This is the setting of "Can't
+Be Late" (Wu et al., NSDI 2024), with time in seconds and prices per hour.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DUST = 1e-6
 
 
 class Action(IntEnum):
-    """What a job does until the next decision; as a mode, what it did until now."""
+    """A job's action until the next decision; as a mode, its action until now."""
 
     WAIT = 0
     SPOT = 1
@@ -35,8 +35,9 @@ class Action(IntEnum):
 class Job(NamedTuple):
     """A job with a deadline.
 
-    ``work`` is how long it runs on a node that is never reclaimed, ``deadline`` the time until it must be done, ``overhead`` what
-    a launch takes before work goes on (boot, image, restore, lost work); all in seconds. Prices are per hour, in any currency.
+    ``work`` is its duration on a node that is never reclaimed, ``deadline`` the time until it must be done, ``overhead`` the
+    time of a launch before work continues (boot, image, restore, lost work); all in seconds. Prices are per hour, in any
+    currency.
     """
 
     work: float
@@ -47,7 +48,7 @@ class Job(NamedTuple):
 
     @property
     def is_possible(self) -> bool:
-        """Whether on-demand alone can meet the deadline, so that a policy can promise it."""
+        """Whether on-demand alone can meet the deadline, so that a policy can guarantee it."""
         return self.work + self.overhead <= self.deadline + DUST
 
     def checked(self) -> Job:
@@ -65,5 +66,5 @@ class Job(NamedTuple):
 
 
 def nearest_deadline(job: Job) -> float:
-    """The shortest deadline that can be promised, in seconds from the start: all of the work on on-demand."""
+    """The shortest deadline that can be guaranteed, in seconds from the start: all of the work on on-demand."""
     return job.work + job.overhead

@@ -1,8 +1,8 @@
-"""Works out the cheapest safe policy for a job that cannot save its work: backward dynamic programming over time and age.
+"""Computes the cheapest safe policy for a job that cannot save its work: backward dynamic programming over time and age.
 
-An attempt that is lost starts again from zero, so only a whole attempt counts. It is launched on spot only while on-demand
-could do all of the work again if it were lost at its end. Among the actions that are safe the table takes the one with the
-smallest expected cost; the rule uses the exact durations, and the table rounds them up.
+A lost attempt starts again from zero, so only a whole attempt counts. An attempt is launched on spot only while on-demand could
+redo all of the work if it were lost at its end. The table takes the safe action with the smallest expected cost; the rule uses
+exact durations, the table rounds them up.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _PARTS = 10  # parts of an attempt, where that needs no more ticks
 
 
 def spot_ends(job: Job, drain: float = 0.0) -> float:
-    """The time to the deadline, in seconds, from which no attempt on spot may be launched any more.
+    """The time to the deadline, in seconds, below which no attempt may be launched on spot.
 
-    ``drain`` is what a running attempt needs to end after SIGTERM.
+    ``drain`` is the time that a running attempt needs to end after SIGTERM.
     """
     return 2.0 * (job.work + job.overhead) + drain
 
 
 def may_launch(job: Job, remaining: float, drain: float = 0.0) -> bool:
-    """Whether an attempt on spot may begin: on-demand could do all of the work again if it were lost at its end."""
+    """Whether an attempt on spot may begin: whether on-demand could redo all of the work if it were lost at its end."""
     return remaining + DUST >= spot_ends(job, drain)
 
 
 class RestartTable(NamedTuple):
-    """A solved policy: ``actions[t, observation]`` with ``t`` ticks left, and what it costs from there on average.
+    """A solved policy: ``actions[t, observation]`` with ``t`` ticks left, and its mean cost from there.
 
     An observation is an age bucket, with :data:`~spotwright.deadlines.hazards.BUCKETS` added where spot is down.
     """
@@ -49,7 +49,7 @@ class RestartTable(NamedTuple):
     expected: Any
 
     def action(self, remaining: float, *, up: bool, age: float) -> Action:
-        """What to do now with ``remaining`` seconds to the deadline: SPOT only where spot is up and a launch is safe."""
+        """The action now with ``remaining`` seconds to the deadline: SPOT only if spot is up and a launch is safe."""
         if not may_launch(self.job, remaining, self.drain):
             return Action.ON_DEMAND
         return Action(int(self.actions[self._row(remaining), _observation(up=up, age=age)]))
@@ -65,7 +65,7 @@ class RestartTable(NamedTuple):
 def solve_restarts(job: Job, hazards: HazardTable = SHIPPED, drain: float = 0.0) -> RestartTable:
     """Return the cheapest safe policy of a job that cannot save its work.
 
-    A job whose deadline leaves no room for a second attempt gets a table that always says on-demand.
+    If the deadline leaves no time for a second attempt, the table always says on-demand.
     """
     attempt = max(job.checked().work + job.overhead, DUST)
     tick = max(min(job.deadline / _TICKS, attempt / _PARTS), job.deadline / _MOST_TICKS, DUST)
@@ -75,7 +75,7 @@ def solve_restarts(job: Job, hazards: HazardTable = SHIPPED, drain: float = 0.0)
     spot = attempt / parts * job.spot_price / 3600.0
     actions = np.full((ticks + 1, 2 * BUCKETS), int(Action.ON_DEMAND), np.int8)
     expected = np.full((ticks + 1, 2 * BUCKETS), paid)
-    running = np.full((parts + 1, BUCKETS), paid)  # what is still to pay, by the parts that are left and the age
+    running = np.full((parts + 1, BUCKETS), paid)  # cost still to pay, by parts left and age
     running[0] = 0.0
     up_ends, down_ends = ends
     for left in range(1, ticks + 1):
@@ -94,13 +94,13 @@ def solve_restarts(job: Job, hazards: HazardTable = SHIPPED, drain: float = 0.0)
 
 
 def _by_bucket(hazards: HazardTable, tick: float) -> tuple[tuple[Any, Any], Any]:
-    """The chances that a spell with and without spot ends within a tick, and that one which goes on enters the next bucket."""
+    """The probabilities that a spell (up, down) ends within a tick, and that a continuing one enters the next bucket."""
     ends = [np.array([kind.chance(index, tick) for index in range(BUCKETS)]) for kind in (hazards.up, hazards.down)]
     return (ends[0], ends[1]), np.array([chance_of_leaving(index, tick) for index in range(BUCKETS)])
 
 
 def _aged(values: Any, ages: Any) -> Any:
-    """The values a tick later of spells that go on: in the same bucket, or in the next one."""
+    """The values a tick later of continuing spells: in the same bucket, or in the next one."""
     later = values.copy()
     later[:, :-1] = (1.0 - ages[:-1]) * values[:, :-1] + ages[:-1] * values[:, 1:]
     return later

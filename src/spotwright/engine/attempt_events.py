@@ -1,4 +1,4 @@
-"""Folds the events of attempts into the state: from the placement over waits, nodes and notices to the end and what follows."""
+"""Folds the events of attempts into the state: placement, waits, nodes, notices, the end and the decision after it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _placed(state: RunState, event: ev.AttemptPlaced) -> None:
 
 
 def _adopted(state: RunState, event: ev.AttemptAdopted) -> None:
-    """Add an attempt, and its task if that is new."""
+    """Add an attempt, and its task if it is new."""
     task = state.tasks.get(event.task) or _add_task(state, event)
     if event.attempt != len(task.attempts) + 1:
         raise ValueError(f"{task.path} has {len(task.attempts)} attempts")
@@ -70,7 +70,7 @@ def _adopted(state: RunState, event: ev.AttemptAdopted) -> None:
 
 
 def _first_rung(task: TaskState, rung: int) -> int:
-    """The rung on which a wait began: an attempt that follows one which waited in vain goes on with its wait."""
+    """The rung on which a wait began: the successor of an attempt that waited in vain continues its wait."""
     before = task.attempts[-1] if task.attempts else None
     decided = None if before is None or before.bound_at is not None else before.taken_back
     return before.first if before is not None and decided is not None and decided.rung == rung else rung
@@ -87,7 +87,7 @@ def _add_task(state: RunState, event: ev.AttemptAdopted) -> TaskState:
 
 
 def _reopen(state: RunState, task: TaskState) -> None:
-    """Undo the end of a task that the orchestrator tries again."""
+    """Undo the end of a task that the orchestrator retries."""
     if not task.status.is_final:
         return
     scope = task.scope
@@ -112,14 +112,14 @@ def _moved(state: RunState, event: ev.AttemptMoved) -> None:
 
 
 def wait_until(state: RunState, task: TaskState, until: float | None) -> None:
-    """Set when the newest attempt of a task is looked at again; None: when something else happens."""
+    """Set the next look at a task's newest attempt; None: at the next event."""
     task.last.until = until
     if until is not None:
         heapq.heappush(state.timers, (until, task.path))
 
 
 def _waits(state: RunState, event: ev.AttemptWaits) -> None:
-    """Note why an attempt waits, and since when. One that does not start on its node waits as well, until it does."""
+    """Note why an attempt waits, and since when. An attempt that has not started on its node waits too."""
     task, attempt = _attempt(state, event)
     was_held_up = attempt.is_held_up
     attempt.waited, attempt.ordered = waited_in_vain(attempt, event.at), ordered_for(attempt, event.at)
@@ -147,7 +147,7 @@ def _bound(state: RunState, event: ev.AttemptBound) -> None:
     attempt.boot, attempt.taken_back = event.boot, None
     node = state.nodes.get(event.node)
     if node is not None and event.at < node.booted_at and not _was_on_former(state, event):
-        node.booted_at = node.ready_at = event.at  # of a node that was first seen with an attempt that began later
+        node.booted_at = node.ready_at = event.at  # of a node first seen with an attempt that began later
     if attempt.is_open:
         attempt.first = attempt.rung = _rung_of_pool(task, event.pool, attempt.rung)
     state.holding[event.pool] = state.holding.get(event.pool, 0) + 1
@@ -156,12 +156,12 @@ def _bound(state: RunState, event: ev.AttemptBound) -> None:
 
 
 def _was_on_former(state: RunState, event: ev.AttemptBound) -> bool:
-    """Whether an attempt came to a machine that is gone, and whose name another one has now."""
+    """Whether an attempt was bound to a machine that is gone and whose name was reused."""
     return any(node.name == event.node and event.at <= (node.gone_at or 0.0) for node in state.former_nodes)
 
 
 def _rung_of_pool(task: TaskState, pool: str, expected: int) -> int:
-    """The rung of the pool that took an attempt which was open to all; the expected one for another pool."""
+    """The rung of the pool that took an open attempt; for an unknown pool, the expected one."""
     rungs = task.plan.ladder.rungs
     return next((index for index, rung in enumerate(rungs) if pool in rung.pools), expected)
 
@@ -180,7 +180,7 @@ def _progress(state: RunState, event: ev.ProgressReported) -> None:
 
 
 def _kept(state: RunState, event: ev.AttemptKept) -> None:
-    """Note why an attempt stays where it runs or waits, and set the timer of the next look."""
+    """Note why an attempt stays where it runs or waits, and set the timer for the next look."""
     task = state.tasks[event.task]
     attempt = task.attempts[event.attempt - 1]
     if task.status not in (TaskStatus.RUNNING, TaskStatus.PENDING) or attempt is not task.last:
@@ -202,7 +202,7 @@ def _notice(state: RunState, event: ev.NoticeGiven) -> None:
 
 
 def _notice_withdrawn(state: RunState, event: ev.NoticeWithdrawn) -> None:
-    """Take a notice back from its node and from the attempts on it that go on. Its id is kept: it is posted once."""
+    """Withdraw a notice from its node and from the live attempts on it. Its id is kept: it is posted once."""
     state.nodes[event.node].noticed_at = None
     for task in state.tasks.values():
         for attempt in task.attempts:
@@ -211,12 +211,12 @@ def _notice_withdrawn(state: RunState, event: ev.NoticeWithdrawn) -> None:
 
 
 def _held(state: RunState, event: ev.PodStuckTerminating) -> None:
-    """Note that a node which does not report holds the pod of an attempt, or that it does no more."""
+    """Note that an unresponsive node holds an attempt's pod, or no longer does."""
     state.tasks[event.task].attempts[event.attempt - 1].held = event if event.node else None
 
 
 def _released(state: RunState, event: ev.AttemptReleased) -> None:
-    """Note that the pod of an attempt is deleted, because its machine is gone."""
+    """Note that an attempt's pod is deleted, because its machine is gone."""
     attempt = state.tasks[event.task].attempts[event.attempt - 1]
     attempt.released, attempt.held = event.why, None
 
@@ -224,7 +224,7 @@ def _released(state: RunState, event: ev.AttemptReleased) -> None:
 def _halt(state: RunState, event: ev.AttemptHalted) -> None:
     task, attempt = _attempt(state, event)
     attempt.halted = True
-    if event.moves:  # it is stopped to go on elsewhere, which its end will say too
+    if event.moves:  # stopped to go on elsewhere, as its end will show too
         attempt.moving, attempt.moved_at, attempt.target = event.why, event.at, event.rung
     state.todo.pop(task.path, None)
 
@@ -245,7 +245,7 @@ def _ended(state: RunState, event: ev.AttemptEnded) -> None:
     if attempt.pool is not None:
         state.holding[attempt.pool] -= 1
         state.freed[attempt.pool] = event.at
-    if attempt is task.last:  # an orchestrator may have made the next one already
+    if attempt is task.last:  # an orchestrator may already have made the next one
         state.under_way.pop(task.path, None)
         state.todo[task.path] = None
 
@@ -260,7 +260,7 @@ def _decided(state: RunState, event: ev.AttemptDecided) -> None:
     pools_changed(state, attempt, event)
     if not is_own_move(attempt, event.cause):
         charge(state, task, attempt, event.cause)
-    if attempt is not task.last:  # the next attempt, which is there already, decides what becomes of the task
+    if attempt is not task.last:  # the existing next attempt decides the task
         if task.last.cause is None and event.rung is not None:
             task.next_rung = event.rung
         return
@@ -277,7 +277,7 @@ def _follow_succeed(state: RunState, task: TaskState, _event: ev.AttemptDecided)
 
 
 def _follow_retry(state: RunState, task: TaskState, event: ev.AttemptDecided) -> None:
-    """Let a task be tried again, and the members of its set that wait for the same decision go where it goes."""
+    """Let a task be retried; members of its set that wait for the same decision follow it."""
     task.next_rung = event.rung
     for peer in members(state, task.last.gang):
         if not peer.last.is_live and peer.plan.ladder.rungs == task.plan.ladder.rungs:
@@ -295,14 +295,14 @@ def _follow_fail(state: RunState, task: TaskState, event: ev.AttemptDecided) -> 
 
 
 def _follow_cancel(state: RunState, task: TaskState, event: ev.AttemptDecided) -> None:
-    if task.last.taken_back is not None:  # its vain wait is over, whatever ended it
+    if task.last.taken_back is not None:  # its wait in vain is over, whatever ended it
         task.next_rung = task.last.taken_back.rung
     if state.cancelling:
         task.status = TaskStatus.CANCELLED
         task.why = event.following
     elif state.is_over(task):
         fail(state, task, state.expired)
-    else:  # the engine stops, or another task failed: a resume starts this task again
+    else:  # the engine stops, or another task failed: a resume restarts this task
         make_ready(state, task)
 
 
@@ -330,4 +330,4 @@ ATTEMPT_HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
     ev.AttemptEnded: _ended,
     ev.AttemptDecided: _decided,
 }
-"""The step of the fold for each kind of event of an attempt; each takes the event of its key."""
+"""The fold step for each kind of attempt event; each takes the event of its key."""

@@ -1,7 +1,7 @@
-"""The attempts of a task as the decision about its next one reads them: a projection of the state.
+"""The past attempts of a task for the decision about its next one: a projection of the state.
 
-The engine, the recorder and the webhook read the same. The pods of a set start again together, so the restarts of the set are the
-history of each of its tasks: of a restart the ending of the member counts that ended it.
+The engine, the recorder and the webhook share it. The pods of a set restart together, so the restarts of the set are the
+history of each of its tasks; a restart counts as the ending of the member that caused it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["history_of", "is_settled", "members_of", "past_of", "restarts_before
 
 
 def past_of(attempt: AttemptState) -> PastAttempt:
-    """An attempt as the decision about the next one reads it. One that a deadline moved spends no budget."""
+    """An attempt as input to the decision about the next one. A move by a deadline spends no budget."""
     decided = attempt.taken_back
     cause = attempt.cause
     return PastAttempt(
@@ -32,12 +32,12 @@ def past_of(attempt: AttemptState) -> PastAttempt:
 
 
 def is_settled(attempt: AttemptState) -> bool:
-    """Whether what followed it is known: its cause, or the decision to take it back, which comes before its end."""
+    """Whether the decision about it is known: its cause, or its recall, which precedes its end."""
     return attempt.cause is not None or attempt.taken_back is not None
 
 
 def history_of(state: RunState, task: TaskState, attempt: AttemptState, ended: PastAttempt) -> Sequence[PastAttempt]:
-    """The history of a task up to an attempt that ``ended`` so, which is not folded yet. A reset begins it anew."""
+    """The history of a task up to an attempt whose end, ``ended``, is not folded yet. A reset restarts it."""
     if not attempt.gang:
         return [*map(past_of, task.attempts[budgets_begin(task, attempt) : attempt.number - 1]), ended]
     members = {path: past_of(one) for path, one in members_of(state, attempt.gang) if one.gang == attempt.gang}
@@ -45,22 +45,22 @@ def history_of(state: RunState, task: TaskState, attempt: AttemptState, ended: P
 
 
 def set_history(state: RunState, gang: str, path: str) -> list[PastAttempt]:
-    """The restarts of a set before this one, each with the ending of the member that ended it, as the past of one task."""
+    """The earlier restarts of a set, each with the ending of the member that caused it, as the past of one task."""
     return [_past_of_restart(members, members.get(path)) for members in restarts_before(state, gang)]
 
 
 def members_of(state: RunState, gang: str) -> Iterator[tuple[str, AttemptState]]:
-    """The attempts of all restarts of the set that ``gang``, as SET/RESTART, belongs to, each with the path of its task."""
+    """The attempts of all restarts of the set in ``gang`` (SET/RESTART), each with the path of its task."""
     of_set = f"{gang.partition('/')[0]}/"
     for path, task in state.tasks.items():
         yield from ((path, attempt) for attempt in task.attempts if attempt.gang.startswith(of_set))
 
 
 def restarts_before(state: RunState, gang: str) -> Sequence[Mapping[str, AttemptState]]:
-    """The restarts of a set before this one, in order, each with its members by the path of their task.
+    """The earlier restarts of a set, in order, each with its members by the path of their task.
 
-    A restart may have ended before all of its pods were made, and a Job may have replaced a pod within one: a task need not have
-    as many attempts as its set has restarts.
+    A restart may end before all of its pods are made, and a Job may replace a pod within one: a task's number of attempts may
+    differ from its set's number of restarts.
     """
     restarts: dict[tuple[int, ...], dict[str, AttemptState]] = {}
     for path, attempt in members_of(state, gang):
@@ -71,12 +71,12 @@ def restarts_before(state: RunState, gang: str) -> Sequence[Mapping[str, Attempt
 
 
 def _place(gang: str) -> tuple[int, ...]:
-    """The place of a restart in the order of its set: its number, and that of a pod that was replaced within it."""
+    """The sort key of a restart in its set: its number, and the number of a replaced pod within it."""
     return tuple(int(number) for number in gang.split("/")[1:] if number.isdecimal()) or (0,)
 
 
 def _past_of_restart(members: Mapping[str, AttemptState], own: AttemptState | None) -> PastAttempt:
-    """The ending of a restart. An error is not certain while the cause of a peer is not known: that peer may have been lost."""
+    """The ending of a restart. An error is uncertain while a peer's cause is unknown: the peer may have been lost."""
     past = _of_restart([*map(past_of, members.values())], None if own is None else past_of(own))
     is_certain = past.cause is None or not past.cause.is_error or all(map(is_settled, members.values()))
     return past if is_certain else past._replace(cause=None)
@@ -85,8 +85,8 @@ def _past_of_restart(members: Mapping[str, AttemptState], own: AttemptState | No
 def _of_restart(members: Collection[PastAttempt], own: PastAttempt | None) -> PastAttempt:
     """The ending of the member that ended a restart, on the rung of this task's own attempt.
 
-    Beside an error it counts where a member that waited in vain was to go. A member with other rungs, a leader on on-demand say,
-    moves no one: a member that waited in vain beside it stays on its own rung.
+    If it is an error, the target of a member that waited in vain still counts. A member with other rungs, such as a leader on
+    on-demand, does not move the others: a member that waited in vain beside it stays on its rung.
     """
     worst = min(members, key=_place_of)
     if own is not None and _place_of(worst) == len(_WORST_FIRST):
@@ -106,7 +106,7 @@ _WORST_FIRST = (
     Cause.UNSCHEDULABLE,
     Cause.DISRUPTED,
 )
-"""Of the members of a set, which one's ending counts for all: the others ended because their set was started again."""
+"""The order in which a member's ending counts for its whole set: the others ended because the set restarted."""
 
 
 def _place_of(member: PastAttempt) -> int:

@@ -1,4 +1,4 @@
-"""Charges ended attempts to the budgets of their tasks; a restart of a set of tasks is charged once for all members."""
+"""Charges ended attempts to their tasks' budgets; a restart of a set of tasks is charged once for all members."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["budgets_begin", "charge", "is_own_move", "members", "spent_around", 
 
 
 def charge(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause) -> None:
-    """Charge a task's budgets for an ended attempt; a set of tasks is charged once for each of its restarts."""
+    """Charge a task's budgets for an ended attempt; a set of tasks is charged once per restart."""
     if not attempt.gang:
         task.spent = task.spent.after(cause)
         return
@@ -25,7 +25,7 @@ def charge(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause
 
 
 def members(state: RunState, gang: str) -> Iterator[TaskState]:
-    """The tasks of the set that ``gang``, as SET/RESTART, belongs to; none without a set."""
+    """The tasks of the set in ``gang`` (SET/RESTART); none without a set."""
     name = gang.partition("/")[0]
     for task in state.tasks.values() if name else ():
         if task.attempts and task.last.gang.partition("/")[0] == name:
@@ -33,7 +33,7 @@ def members(state: RunState, gang: str) -> Iterator[TaskState]:
 
 
 def spent_by_restarts(state: RunState, gang: str) -> BudgetUse:
-    """What the restarts of a set have spent so far."""
+    """The budget that a set's restarts have spent so far."""
     spent = BudgetUse()
     for cause in state.gangs.get(gang.partition("/")[0], {}).values():
         spent = spent.after(cause)
@@ -41,12 +41,12 @@ def spent_by_restarts(state: RunState, gang: str) -> BudgetUse:
 
 
 def budgets_begin(task: TaskState, attempt: AttemptState) -> int:
-    """How many attempts of a task there were when the budgets of this one last began anew."""
+    """The number of a task's attempts when this attempt's budgets were last reset."""
     return max((count for count in task.resets if count < attempt.number), default=0)
 
 
 def spent_around(state: RunState, task: TaskState, attempt: AttemptState) -> tuple[BudgetUse, BudgetUse]:
-    """What a task had spent before the end of one of its attempts, and after it."""
+    """The budget that a task had spent before and after the end of one of its attempts."""
     if attempt.gang:
         before = BudgetUse()
         for restart, cause in state.gangs.get(attempt.gang.partition("/")[0], {}).items():
@@ -63,12 +63,12 @@ def spent_around(state: RunState, task: TaskState, attempt: AttemptState) -> tup
 
 
 def is_own_move(attempt: AttemptState, cause: Cause) -> bool:
-    """Whether a deadline ended the attempt to go on elsewhere, which spends no budget."""
+    """Whether a deadline moved the attempt elsewhere, which spends no budget."""
     return bool(attempt.moving) and cause is Cause.DISRUPTED
 
 
 def _worse(one: Cause, other: Cause) -> Cause:
-    """The cause that a restart is charged for: an interruption explains the errors and the moves of the other members.
+    """The cause charged for a restart: an interruption explains the errors and the moves of the other members.
 
     A member that waited in vain explains the moves of the others, and is not charged.
     """

@@ -1,11 +1,11 @@
-"""The steps of the fold that change several tasks: unfold a DAG, make tasks ready, end them, keep results from before a reset.
+"""The fold steps that change several tasks: unfold a DAG, make tasks ready, end them, keep results across a reset.
 
 The cost of a step (called by :mod:`spotwright.engine.fold`) depends on the number of the task's neighbours, never on the number
-of tasks in the run. Only the first failure in a DAG visits all tasks of that DAG.
+of tasks in the run. Only the first failure in a DAG visits all of its tasks.
 
-After a failure no further task starts in the same DAG, loop or iteration. Running tasks there end by themselves, then the DAG
-fails. Other DAGs go on. This is Argo's ``failFast``, under which the KFP backend runs every DAG. Exit handlers and tasks with
-``ignore_upstream_failure`` start in any case, once every upstream task has ended or cannot start any more.
+After a failure no more tasks start in the same DAG, loop or iteration. Its running tasks run to their end, then the DAG fails.
+Other DAGs continue. This is Argo's ``failFast``, which the KFP backend uses for every DAG. Exit handlers and tasks with
+``ignore_upstream_failure`` start in any case, once every upstream task has ended or can no longer start.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def open_root(state: RunState, earlier: Mapping[str, TaskState]) -> None:
 
 
 def reset(state: RunState, event: RunReset) -> None:
-    """Let tasks that did not succeed, and those that the event names, run again with fresh budgets, on the event's plan.
+    """Let unsuccessful tasks, and the tasks that the event names, run again with fresh budgets, on the event's plan.
 
-    Attempts with a node must have been settled and closed before; an attempt without a node is withdrawn.
+    Attempts with a node must already be settled and closed; an attempt without a node is withdrawn.
     """
     for path in (*state.under_way, *state.todo):
         _close_for_reset(state.tasks[path], event.at)
@@ -64,9 +64,9 @@ def _close_for_reset(task: TaskState, at: float) -> None:
 
 
 def open_dag(state: RunState, task: TaskState, items: Sequence[Any] | None, earlier: Mapping[str, TaskState]) -> None:
-    """Unfold a task that is a DAG; of a loop over ``items`` the first iterations.
+    """Unfold a DAG task; of a loop over ``items``, the first iterations.
 
-    A task with no unfinished tasks inside needs a decision at once.
+    A DAG without unfinished tasks needs a decision at once.
     """
     task.status = TaskStatus.OPEN
     set_active(task, active=True)
@@ -81,7 +81,7 @@ def open_dag(state: RunState, task: TaskState, items: Sequence[Any] | None, earl
 
 
 def _open_iterations(state: RunState, task: TaskState, loop: LoopState) -> None:
-    """Open iterations up to the limit. An iteration whose results are all kept from before a reset has ended at once."""
+    """Open iterations up to the limit. An iteration whose results all survive a reset ends at once."""
     limit = (task.plan.spec.loop.limit if task.plan.spec.loop is not None else 0) or len(loop.items)
     while not loop.failed and len(loop.scopes) < len(loop.items) and loop.open < limit:
         scope = ScopeState(state.plan.inside(task.plan, len(loop.scopes), len(loop.items)), task)
@@ -95,8 +95,8 @@ def _open_iterations(state: RunState, task: TaskState, loop: LoopState) -> None:
 def add_tasks(state: RunState, scope: ScopeState, earlier: Mapping[str, TaskState]) -> None:
     """Add the tasks of a scope. ``earlier`` are tasks from before the last reset whose success may count.
 
-    A task always keeps its earlier attempts, because their numbers, logs and costs go on. Its earlier success counts only if that
-    of every upstream task counts. So the tasks downstream of one that runs again run again too.
+    A task always keeps its earlier attempts, because their numbers, logs and costs continue. Its earlier success counts only if
+    that of every upstream task counts, so the tasks downstream of a rerun task run again too.
     """
     for planned in state.plan.unfold(scope.place):
         task = state.tasks[planned.path] = TaskState(planned.path, scope, planned, missing=len(planned.spec.after))
@@ -124,7 +124,7 @@ def _count_upstream(task: TaskState, upstream: TaskState) -> None:
 
 
 def _advance(state: RunState, task: TaskState) -> None:
-    """Make a waiting task ready, or let it be skipped, if its upstream tasks allow that."""
+    """Make a waiting task ready or skip it, if its upstream tasks allow it."""
     if not task.missing:
         make_ready(state, task)
     elif task.skipped and task.may_start:
@@ -145,13 +145,13 @@ def _carry_over(state: RunState, task: TaskState, before: TaskState, earlier: Ma
 
 
 def set_active(task: TaskState, *, active: bool) -> None:
-    """Count a task among those that its scope waits for after a failure, or stop counting it."""
+    """Count a task as one that its scope waits for after a failure, or stop counting it."""
     task.scope.active += active - task.active
     task.active = active
 
 
 def make_ready(state: RunState, task: TaskState) -> None:
-    """Mark a task as ready. It needs a decision only if it may start, which it may not after a failure in its scope."""
+    """Mark a task as ready. It needs a decision only if it may start: not after a failure in its scope."""
     task.status = TaskStatus.READY
     if task.may_start:
         state.todo[task.path] = None
@@ -164,12 +164,12 @@ def succeed(state: RunState, task: TaskState, result: AttemptEnded | TaskCached 
 
 
 def skip(state: RunState, task: TaskState, why: str) -> None:
-    """End a task that does not run. Its downstream tasks do not run either."""
+    """Skip a task and its downstream tasks."""
     _end(state, task, TaskStatus.SKIPPED, why)
 
 
 def fail(state: RunState, task: TaskState, why: str) -> None:
-    """Fail a task. No further task of its scope starts, and attempts there that wait for a node are withdrawn."""
+    """Fail a task. No more tasks of its scope start, and its attempts without a node are withdrawn."""
     state.failed.append(task.path)
     if not task.scope.failed:
         task.scope.failed = task.path
@@ -192,7 +192,7 @@ def _end(state: RunState, task: TaskState, status: TaskStatus, why: str) -> None
 
 
 def _tasks_of(state: RunState, scope: ScopeState) -> Iterator[TaskState]:
-    """The present tasks of a scope: a workload's appear one by one, under their own names."""
+    """The current tasks of a scope: a workload's tasks appear one by one, under their own names."""
     if any(scope.place.child(name) not in state.tasks for name in scope.place.dag.tasks):
         return (task for task in state.tasks.values() if task.scope is scope)
     return (state.tasks[scope.place.child(name)] for name in scope.place.dag.tasks)
@@ -207,7 +207,7 @@ def _withdraw(state: RunState, scope: ScopeState) -> None:
 
 
 def close_if_done(state: RunState, scope: ScopeState) -> None:
-    """End a scope if all of its tasks are done, or if no further task can start after a failure."""
+    """End a scope if all of its tasks are done, or if no more can start after a failure."""
     if scope.ended or (scope.unfinished and (not scope.failed or scope.active or _start_exit_handlers(state, scope))):
         return
     scope.ended = True
@@ -223,7 +223,7 @@ def close_if_done(state: RunState, scope: ScopeState) -> None:
 
 
 def _start_exit_handlers(state: RunState, scope: ScopeState) -> bool:
-    """After a failure, start the exit handlers whose upstream tasks cannot start any more. Returns whether one will run."""
+    """After a failure, start the exit handlers whose upstream tasks can no longer start. Returns whether one will run."""
     handlers = [task for task in _tasks_of(state, scope) if task.plan.spec.after_all and not task.status.is_final]
     if any(task.status in _ABOUT_TO_RUN for task in handlers):
         return True

@@ -1,16 +1,16 @@
-"""The decisions of a run: ``decide(state, snapshot, now)`` is pure and answers with events.
+"""The decisions of a run: ``decide(state, snapshot, now)`` is pure and returns events.
 
-It looks only at what needs a decision: the tasks in ``state.todo`` and the timers that are due. The loop folds the answer,
-asks again until no decision follows, commits everything in one transaction and then performs it. The table of what follows an
-attempt is in :mod:`spotwright.scheduling.budgets`, the choice of the next rung in
-:mod:`spotwright.engine.next_rung`; this module turns both into events.
+It looks only at the tasks in ``state.todo`` and the due timers. The loop folds the events, calls again until no decision
+follows, commits everything in one transaction and then performs it. The table of decisions after an attempt is in
+:mod:`spotwright.scheduling.budgets`, the choice of the next rung in :mod:`spotwright.engine.next_rung`; this module turns both
+into events.
 
-Attempts that have ended are closed before anything else is decided, and alone. So an engine that takes a run up can commit the
-ends of earlier attempts before anything new starts.
+Ended attempts are closed first, and in a batch of their own, so that an engine that recovers a run can commit the ends of
+earlier attempts before anything new starts.
 
-Beside the ends of attempts, time decides: timers that are due; a running attempt that moves between spot and on-demand under its
-deadline, because that costs less or because the last safe moment has come; and an attempt that an orchestrator made and that
-waits in vain for a node (row 7 of the table).
+Decisions also follow from time: due timers; a running attempt that moves between spot and on-demand under its deadline, because
+it costs less or the last safe moment has come; and an orchestrator's attempt that waits in vain for a node (row 7 of the
+table).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ __all__ = [
 
 
 def next_moment(state: RunState) -> float | None:
-    """When the next timer is due (Unix seconds); ``None`` where no decision waits for time to pass."""
+    """The time of the next timer (Unix seconds); ``None`` if no decision waits for time."""
     if state.halting:
         return None
     while state.timers and not _is_current(state, *state.timers[0]):
@@ -95,14 +95,14 @@ def next_moment(state: RunState) -> float | None:
 
 
 def due_tasks(state: RunState, now: float) -> list[TaskState]:
-    """The tasks whose backoff, wait on a rung or time until the next look is over; in the order of their moments."""
+    """The tasks whose backoff, wait on a rung or time until the next look is over, in order of time."""
     due = sorted(_timers_until(state, now))
     paths = dict.fromkeys(path for at, path in due if _is_current(state, at, path))
     return [state.tasks[path] for path in paths]
 
 
 def _timers_until(state: RunState, now: float) -> Iterator[tuple[float, str]]:
-    """The entries of the heap that are due, without changing it: below an entry that is not, none is."""
+    """The due entries of the heap, without changing it: entries below one that is not due are not due."""
     heap, stack = state.timers, [0]
     while stack:
         index = stack.pop()
@@ -112,7 +112,7 @@ def _timers_until(state: RunState, now: float) -> Iterator[tuple[float, str]]:
 
 
 def _is_current(state: RunState, at: float, path: str) -> bool:
-    """Whether a timer still counts: its task may have moved on since it was set."""
+    """Whether a timer still counts: its task may have moved on."""
     task = state.tasks.get(path)
     if task is None:
         return False
@@ -122,12 +122,12 @@ def _is_current(state: RunState, at: float, path: str) -> bool:
     return waits_or_runs and task.last.until == at and not task.last.halted
 
 
-_LATER = 300.0  # seconds of the simulated world to the next look at an attempt that allows no decision now
-_LOOKS = 5  # for room on on-demand, in the time of one ``pending_timeout``
+_LATER = 300.0  # simulated seconds to the next look at an attempt that cannot be decided now
+_LOOKS = 5  # for room on on-demand, per ``pending_timeout``
 
 
 def look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
-    """The decision about a task with a deadline whose attempt runs: it stays until the next look, or is moved."""
+    """Decide a task with a deadline whose attempt runs: it stays until the next look, or moves."""
     attempt = task.last
     pool = state.plan.config.pools[attempt.pool or ""]
     try:
@@ -156,7 +156,7 @@ def look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Ev
 
 
 def _until_last_moment(task: TaskState, outlook: Outlook, now: float) -> Event:
-    """What the last safe moment says about an attempt on spot: it stays until then, or is moved to on-demand."""
+    """Decide an attempt on spot by its last safe moment: it stays until then, or moves to on-demand."""
     attempt, last = task.last, outlook.last_moment
     if last is None:
         return AttemptKept(now, task.path, attempt.number, why="stays on spot: no 'work' is stated")
@@ -178,7 +178,7 @@ def _until_last_moment(task: TaskState, outlook: Outlook, now: float) -> Event:
 
 
 def _look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
-    """As :func:`look`; but an attempt leaves spot for on-demand only if on-demand is available, and gets a notice before."""
+    """As :func:`look`, but an attempt leaves spot for on-demand only if on-demand has room, and gets a notice first."""
     decided, ladder = look(state, task, snapshot, now), task.plan.ladder
     ends = decided.until if isinstance(decided, AttemptKept) else now
     goes_to_spot = (
@@ -196,7 +196,7 @@ def _look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> E
 
 
 def after_move(task: TaskState, ending: Ending, on_demand: tuple[int, ...]) -> Decision | None:
-    """What follows an attempt that was moved: the next one, where it was to go. ``None`` for one that ended otherwise."""
+    """The decision after a moved attempt: the next one, on the move's target. ``None`` if it ended otherwise."""
     if not task.last.moving or ending.cause is not Cause.DISRUPTED or not on_demand:
         return None
     rung = on_demand[0] if task.last.target is None else task.last.target
@@ -207,7 +207,7 @@ def after_move(task: TaskState, ending: Ending, on_demand: tuple[int, ...]) -> D
 def why_it_stays(
     state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
 ) -> str:
-    """Why an attempt that waits is not sent to another rung now; empty if it is, once it has waited for long enough."""
+    """Why a waiting attempt is not sent to another rung; empty if it is, once it has waited long enough."""
     if attempt.is_open and not never_came(attempt):
         return "it may run on every pool of its ladder already"
     if len(task.plan.ladder.rungs) < 2:
@@ -220,7 +220,7 @@ def why_it_stays(
 def next_pools(
     state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
 ) -> Sequence[str]:
-    """The pools for which the next attempt would wait; none if there is no other rung to try now."""
+    """The pools for which the next attempt would wait; empty if there is no other rung to try now."""
     rung = _next_rung(state, task, attempt, pauses, now)
     return () if rung is None else task.plan.ladder.rungs[rung].pools
 
@@ -234,13 +234,13 @@ def take_back(
     now: float,
     own: Mapping[str, Pause] | None = None,
 ) -> list[Event]:
-    """The decision to take an attempt back, if it waits in vain and there is a rung to try; of a set one is enough.
+    """Recall an attempt that waits in vain, if there is a rung to try; one member of a set is enough.
 
-    ``pauses`` are the last pauses of pools, and ``own`` the pauses that set the length of the next one, by default all.
-    ``taken`` are the moments at which an attempt last got a node of a pool: one that gave
-    a node to another attempt meanwhile is not without capacity. Nor is one that holds other members of the set: its nodes are
-    too few for the whole set, and free for others once the set has left. An autoscaler's status of a single pod does not count
-    for its pools: whoever may write in the pod's namespace can forge it.
+    ``pauses`` are the last backoffs of pools, and ``own`` the backoffs that set the length of the next one, by default all.
+    ``taken`` are the times at which an attempt last got a node of a pool: a pool that has given a node to another attempt
+    meanwhile has capacity. So has a pool with other members of the set: its nodes are too few for the whole set, and free for
+    others once the set has left. An autoscaler's status of a single pod does not count for its pools: anyone with write access
+    to the pod's namespace can forge it.
     """
     due = in_vain_at(task, attempt)
     if due is None or now < due or attempt.taken_back is not None:
@@ -293,7 +293,7 @@ def _next_rung(
 ) -> int | None:
     """The rung to try next.
 
-    A pool for which this task, or another one of its set, has waited in vain is left out for it, even if others got a node there
+    Pools for which this task, or another task of its set, has waited in vain are excluded, even if others got a node there
     since.
     """
     without = left_out(pauses, now) | left_out(pauses_of(sorted(_waited_in_vain(state, task, attempt))), now)
@@ -301,7 +301,7 @@ def _next_rung(
 
 
 def _waited_in_vain(state: RunState, task: TaskState, attempt: AttemptState) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """When an attempt of this task, or of a set that it belongs to, was recalled, and the pools for which it had waited."""
+    """When attempts of this task or its set were recalled, and the pools for which they had waited."""
     gang_set = attempt.gang.partition("/")[0]
     for one in state.tasks.values() if gang_set else (task,):
         for each in one.attempts:
@@ -317,7 +317,7 @@ _NOT_PLACED = (TaskStatus.READY, TaskStatus.PREPARING, TaskStatus.BACKOFF)
 
 
 def decide(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
-    """All decisions that follow from this state at ``now`` (Unix seconds). Empty: the engine waits for facts or timers."""
+    """All decisions from this state at ``now`` (Unix seconds). Empty: the engine waits for facts or timers."""
     if state.status is not RunStatus.RUNNING or state.detached:
         return []
     closed = close_ended(state, snapshot, now)
@@ -333,7 +333,7 @@ def decide(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
     decisions = [event for task in todo for event in _decide_task(state, task, snapshot, now)]
     failed: list[Event] = [event for event in decisions if isinstance(event, TaskFailed)]
     if failed:
-        return failed  # alone: after a failure, other tasks of the same DAG may not start
+        return failed  # only these: after a failure, other tasks of the same DAG may not start
     if state.expired:
         decisions += [_halt_attempt(task, state.expired, now) for task in _not_halted(state) if state.is_over(task)]
     decisions += _due(state, snapshot, now)
@@ -341,7 +341,7 @@ def decide(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
 
 
 def close_ended(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
-    """The decisions that close attempts which have ended, and no others: what an engine commits after it recovered a run."""
+    """The decisions that close ended attempts, and no others: an engine commits them after it recovered a run."""
     return [_close(state, task, snapshot, now) for path in state.todo if (task := state.tasks[path]).is_unjudged]
 
 
@@ -402,9 +402,9 @@ def _without_attempt(state: RunState, task: TaskState, step: RunsNowhere, now: f
 
 
 def _place(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
-    """Place the next attempt. Before the first under each engine its Python environment is prepared, so no node waits for that.
+    """Place the next attempt. Before the first one under each engine, prepare its Python environment, so that no node waits.
 
-    An environment that cannot be built fails the task: the same packages would fail again, whatever its budgets are.
+    A failed build fails the task regardless of its budgets: the same packages would fail again.
     """
     if _lacks_environment(state, task):
         failed = task.environment is not None and task.environment.why
@@ -413,7 +413,7 @@ def _place(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
         return EnvironmentAsked(now, task.path)
     try:
         planned = effective_plan(state, task)
-    except InputError as error:  # a value from an upstream task asks for something impossible
+    except InputError as error:  # an upstream task's value asks for something impossible
         return TaskFailed(now, task.path, why=str(error))
     choice = first_choice(state, task, planned, snapshot, now)
     pools = planned.ladder.rungs[choice.rung].pools
@@ -432,7 +432,7 @@ def _lacks_environment(state: RunState, task: TaskState) -> bool:
 
 
 def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
-    """Decide the cause of an ended attempt and what follows."""
+    """Decide the cause of an ended attempt and the next step."""
     attempt = task.last
     ending = after_waiting(attempt) or classify(judged_signals(task, attempt))
     planned = effective_plan(state, task)
@@ -443,9 +443,9 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
 
 
 def judged_signals(task: TaskState, attempt: AttemptState) -> Signals:
-    """The signals by which the end of an attempt is judged: its end's, with the progress that it reported last.
+    """The signals by which an attempt's end is judged: the end's, with the last reported progress.
 
-    A task without declared outputs misses none, so its exit code decides together with its progress.
+    A task without declared outputs cannot miss any, so its exit code and its progress decide.
     """
     signals = attempt.ended.signals if attempt.ended is not None else Signals()
     signals = signals._replace(progress=attempt.progress)
@@ -476,7 +476,7 @@ def _decided(
 
 
 def _due(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
-    """Decisions for timers that are due: the end of a backoff, of the wait on a rung, or of the time until the next look."""
+    """Decide due timers: the end of a backoff, of the wait on a rung, or of the time until the next look."""
     return [_timer(state, task, snapshot, now) for task in due_tasks(state, now)]
 
 
@@ -489,8 +489,8 @@ def _timer(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
 def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     """Move an attempt that had no node for ``pending_timeout`` to the next allowed rung; after the last it is unschedulable.
 
-    An attempt whose pools are in use by other attempts of the run begins at the first rung again (row 7 of the table). While a
-    node is on its way for it, it does not wait in vain.
+    If other attempts of the run use its pools, it starts again at the first rung (row 7 of the table). While a node is on its
+    way for it, it does not wait in vain.
     """
     planned, attempt = effective_plan(state, task), task.last
     node = snapshot.node_on_its_way(task)
@@ -516,7 +516,7 @@ def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
 
 
 def _is_late(state: RunState, now: float) -> bool:
-    """Whether the time of the whole run is over before all of its tasks have ended."""
+    """Whether the run's time is over before all of its tasks have ended."""
     done = state.root is not None and state.root.ended
     return state.ends_by is not None and now >= state.ends_by and not state.halting and not done
 
@@ -527,7 +527,7 @@ def _late(state: RunState) -> str:
 
 
 def _halt(state: RunState, now: float) -> list[Event]:
-    """Stop the run: ask live attempts to end; finish once none is live."""
+    """Stop the run: halt live attempts; finish once none is live."""
     why = "the run was cancelled" if state.cancelling else state.stopping
     if state.under_way:
         return [_halt_attempt(task, why, now) for task in _not_halted(state)]
@@ -536,7 +536,7 @@ def _halt(state: RunState, now: float) -> list[Event]:
 
 
 def _finish(state: RunState, now: float) -> list[Event]:
-    """The end of the run, once all tasks of the root DAG are done."""
+    """Finish the run, once all tasks of the root DAG are done."""
     if state.root is None or not state.root.ended:
         return []
     if not state.root.failed:

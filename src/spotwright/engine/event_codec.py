@@ -1,9 +1,9 @@
-"""Encode events as rows of a journal and decode them. No other module knows the names in the rows.
+"""Encodes events as rows of a journal and decodes them. No other module knows the names in the rows.
 
 A row is ``(at, kind, task, attempt, data)``; ``data`` is a JSON object with the fields that differ from their defaults. Rows of
 format 1 (version 0.1) and format 2 are decoded alike: format 2 added kinds and fields and renamed none. A row with an unknown
-kind or field was written by a newer version. It is refused, because a state without it would be wrong. Values are checked where
-their type decides what happens next (causes, statuses, signals).
+kind or field was written by a newer version, and is refused, because a state without it would be wrong. Values whose type
+affects decisions (causes, statuses, signals) are checked.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ DECISIONS = (
     RunExpired,
     RunFinished,
 )
-"""The kinds of event that :func:`~spotwright.engine.decide.decide` answers with. All others are facts."""
+"""The kinds of event that :func:`~spotwright.engine.decide.decide` returns. All others are facts."""
 
 EVENT_TYPES = (
     RunCreated,
@@ -117,13 +117,13 @@ EVENT_TYPES = (
     *WORKLOAD_EVENTS,
     *DECISIONS,
 )
-"""Every kind of event. The set is closed: a journal with another kind was written by a newer version."""
+"""All kinds of event. The set is closed: a journal with another kind was written by a newer version."""
 
 _KEYS: Mapping[tuple[type, str], str] = {
     (TaskCached, "of_task"): "task",
     (AttemptDecided, "following"): "next",
 }
-"""The fields that have another name in rows."""
+"""The fields with another name in rows."""
 
 
 class _Codec(NamedTuple):
@@ -162,9 +162,9 @@ def decode(row: Row) -> Event:
 class RowReader:
     """Decodes the rows of a journal, one after another.
 
-    The data of many rows are equal (a success, a progress of 50 %). Decoded data are used again, and the event is made by
-    writing its slots, which takes half the time of its constructor: a long journal is read in two thirds of the time. Events are
-    frozen, so they may share their values.
+    Many rows have equal data (a success, a progress of 50 %). Decoded data are reused, and events are made by writing their
+    slots, which takes half the time of the constructor: a long journal is read in two thirds of the time. Events are frozen, so
+    they can share values.
     """
 
     def __init__(self) -> None:
@@ -189,12 +189,12 @@ class RowReader:
         return event
 
 
-_LONGEST_SHARED = 300  # characters: longer data hardly repeats
+_LONGEST_SHARED = 300  # characters: longer data rarely repeat
 _MOST_SHARED = 10_000
 
 
 def _fields_of(kind: type[Event], data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of an event, from the data of its row. The class refuses unknown names."""
+    """The fields of an event from its row's data. The class refuses unknown names."""
     if kind is RunCreated:
         return {"meta": _read_meta(data)}
     converted = _CONVERTED[kind]
@@ -209,7 +209,7 @@ def _fields_of(kind: type[Event], data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _refusal(kind: type[Event], row: Row, error: Exception) -> BadEvent:
-    told = set(row.data) if isinstance(row.data, dict) else set()  # a stranger's journal may hold any JSON
+    told = set(row.data) if isinstance(row.data, dict) else set()  # an untrusted journal may hold any JSON
     unknown = sorted(told - _CODECS[kind].keys()) if kind is not RunCreated else ()
     if unknown:
         return UnknownEvent(f"an event {row.kind!r} with the unknown field {unknown[0]!r}")
@@ -220,13 +220,13 @@ def _refusal(kind: type[Event], row: Row, error: Exception) -> BadEvent:
 
 
 def _write_signals(signals: Signals) -> dict[str, Any]:
-    """The signals that differ from their defaults: signals that were not observed are not written."""
+    """The signals that differ from their defaults: unobserved signals are not written."""
     values = zip(_SIGNALS.items(), signals, strict=True)
     return {name: _plain(value) for (name, default), value in values if value != default}
 
 
 def _read_signals(data: Mapping[str, Any]) -> Signals:
-    """Read signals. Most attempts end in one of a few ways, so equal signals without lists are one object."""
+    """Read signals. Most attempts end in one of a few ways, so equal signals without lists share one object."""
     if _PARTS.keys().isdisjoint(data):
         key = tuple(data.items())
         signals = _shared_signals.get(key)
@@ -298,7 +298,7 @@ def _value(member: Enum) -> Any:
 
 
 def _member_of(kind: type[Enum]) -> Callable[[Any], Any]:
-    """Read a member by its value; a look-up costs a third of a call of the class."""
+    """Read a member by its value; a look-up costs a third of a call to the class."""
     return {member.value: member for member in kind}.__getitem__
 
 
@@ -344,7 +344,7 @@ def _codecs(kind: type[Event]) -> dict[str, _Codec]:
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Event], tuple[Any, ...]]:
-    """A function that returns the fields of an event; one look-up of several fields costs half of one for each."""
+    """A function that returns the fields of an event; one look-up of all fields costs half as much as separate ones."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda event: tuple(getattr(event, name) for name in names)
@@ -359,9 +359,9 @@ _WRITERS = {
     )
     for kind, codecs in _CODECS.items()
 }
-"""For each kind: a function that returns the values of its fields, and how to write each of them."""
+"""For each kind: a function that returns the values of its fields, and each field's writer."""
 _CONVERTED: Mapping[type[Event], Mapping[str, _Codec]] = {
     kind: {key: codec for key, codec in codecs.items() if codec.read is not None or codec.name != key}
     for kind, codecs in _CODECS.items()
 }
-"""The fields that a row spells or holds differently."""
+"""The fields that a row names or encodes differently."""

@@ -1,8 +1,7 @@
 """The events of a run, which are facts and decisions: one frozen class for each kind.
 
-State, views and accounts are computed from these events alone, so a run looks the same while it goes on, after a resume and a
-year later. A *fact* is something that the world or the user did. A *decision* is an answer of
-:mod:`spotwright.engine.decide`.
+State, views and accounts are computed only from these events, so a run looks the same while it runs, after a resume and a year
+later. A *fact* is an act of the world or the user. A *decision* is a result of :mod:`spotwright.engine.decide`.
 
 Every event begins with the same three values: ``at`` (Unix time in seconds), ``task`` (the path of its task, empty for the run)
 and ``attempt`` (counted from one, zero for no attempt). The other fields of a kind are keywords.
@@ -69,27 +68,25 @@ __all__ = [
 
 
 ON_KFP = "KFP run"
-"""The orchestrator of a run that was started on Kubeflow Pipelines from here."""
+"""The orchestrator of a run that Spotwright started on Kubeflow Pipelines."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunMeta:
-    """How a run was started. Arguments hold references to secrets, never the secrets."""
+    """The start parameters of a run. Arguments hold references to secrets, never the secrets."""
 
     run: str = ""
     pipeline: str = ""
-    source: str | None = None  # the user's file, where there is one
-    config: str = ""  # the configuration that was used: its path, or a name for the built-in one
+    source: str | None = None  # the user's file, if any
+    config: str = ""  # the configuration: its path, or a name for the built-in one
     arguments: Mapping[str, Any] = field(default_factory=dict)  # every parameter with its value
     given: Mapping[str, Any] = field(default_factory=dict)  # the arguments as the user gave them
     textual: bool = False  # arguments came as texts, from a command line
     seed: int = 0
-    time_scale: float = 1.0  # how many times faster the waits of simulated pools pass
+    time_scale: float = 1.0  # the speed-up of simulated pools' waits
     cache: str = "auto"  # auto | on | off
-    orchestrator: str = (
-        ""  # the kind of object whose controller makes the attempts, such as Job; empty: an engine makes them
-    )
-    containers: str = "auto"  # which runtime executes container components
+    orchestrator: str = ""  # the kind of object whose controller makes the attempts, such as Job; empty: an engine does
+    containers: str = "auto"  # the runtime of container components
 
 
 class TaskStatus(Enum):
@@ -103,7 +100,7 @@ class TaskStatus(Enum):
     BACKOFF = "backoff"  # waits before its next attempt
     OPEN = "open"  # a DAG whose tasks are under way
     SUCCEEDED = "succeeded"
-    SKIPPED = "skipped"  # its condition did not hold, or it follows a task that was skipped
+    SKIPPED = "skipped"  # its condition did not hold, or it follows a skipped task
     FAILED = "failed"
     CANCELLED = "cancelled"
 
@@ -114,7 +111,7 @@ class TaskStatus(Enum):
 
     @property
     def is_good(self) -> bool:
-        """Whether the task has ended in a way that lets its DAG succeed."""
+        """Whether the task has ended so that its DAG can succeed."""
         return self in (TaskStatus.SUCCEEDED, TaskStatus.SKIPPED)
 
 
@@ -129,7 +126,7 @@ class RunStatus(Enum):
 
 
 class Event(Frozen):
-    """The base of all events: a moment, a task and an attempt."""
+    """The base of all events: a time, a task and an attempt."""
 
     kind: ClassVar[str] = ""  # its name in the journal
 
@@ -154,9 +151,9 @@ class RunCreated(Event, kw_only=True):
 class EngineStarted(Event, kw_only=True):
     """Fact: an engine drives the run from now on.
 
-    ``version`` is that of Spotwright, ``decisions`` that of the decision functions (``DECISIONS_VERSION``);
-    journals of format 1 have neither. ``caching``: this engine may look up earlier results. ``environments``: its body prepares
-    the Python environments of tasks before their attempts are placed.
+    ``version`` is Spotwright's, ``decisions`` the decision functions' (``DECISIONS_VERSION``); journals of format 1 have
+    neither. ``caching``: this engine may look up earlier results. ``environments``: its body prepares the Python environments
+    of tasks before their attempts are placed.
     """
 
     kind = "engine"
@@ -192,9 +189,9 @@ class StopRequested(Event, kw_only=True):
 
 
 class RunReset(Event, kw_only=True):
-    """Fact: tasks that did not succeed run again with new budgets, because the run was resumed after its end or has a new plan.
+    """Fact: unsuccessful tasks run again with new budgets, because the run was resumed after its end or has a new plan.
 
-    ``version`` is the version of the plan from now on; ``again`` names tasks that succeeded and run again nevertheless.
+    ``version`` is the version of the plan from now on; ``again`` names succeeded tasks that run again.
     """
 
     kind = "reset"
@@ -219,7 +216,7 @@ class NoteAdded(Event, kw_only=True):
 class NodeChanged(Event, kw_only=True):
     """Fact: a node boots, is ready or is gone.
 
-    ``offers``: the resources that it offers to pods, unless the configuration of its pool gives them.
+    ``offers``: its resources for pods, unless the pool's configuration gives them.
     """
 
     kind = "node"
@@ -232,9 +229,9 @@ class NodeChanged(Event, kw_only=True):
 
 
 class NoticeGiven(Event, kw_only=True):
-    """Fact: the provider announces that it takes a node at ``goes_at``. ``attempts`` are (task, number) pairs on that node.
+    """Fact: the provider will reclaim a node at ``goes_at``. ``attempts`` are (task, number) pairs on that node.
 
-    ``id`` is the source's own name for the notice, empty where it has none: a node gets each notice once.
+    ``id`` is the source's name for the notice, empty without one: a node gets each notice once.
     """
 
     kind = "notice"
@@ -249,9 +246,9 @@ class NoticeGiven(Event, kw_only=True):
 class AttemptBound(Event, kw_only=True):
     """Fact: an attempt has a node. The engine starts the attempt once this event is durable.
 
-    Of an attempt that an orchestrator made, ``node`` and ``pool`` are empty if unknown. ``requests`` are the requests of
-    its pod, if they differ from its task's: its account is computed from them. ``boot`` has the first characters
-    of the node's boot ID, where it was seen: a node that restarts has another one.
+    For an orchestrator's attempt, ``node`` and ``pool`` are empty if unknown. ``requests`` are the requests of its pod, if they
+    differ from its task's: its account is computed from them. ``boot`` has the first characters of the node's boot ID, if seen:
+    a restarted node has a new one.
     """
 
     kind = "bound"
@@ -263,7 +260,7 @@ class AttemptBound(Event, kw_only=True):
 
 
 class ProgressReported(Event, kw_only=True):
-    """Fact: the code reported that this share of the task's work (0 to 1) is done."""
+    """Fact: the code reported this share of the task's work (0 to 1) as done."""
 
     kind = "progress"
 
@@ -273,10 +270,10 @@ class ProgressReported(Event, kw_only=True):
 class AttemptEnded(Event, kw_only=True):
     """Fact: an attempt has ended, with every observed signal of its end.
 
-    ``started_at``, ``ended_at``, ``seconds``, ``cpu_seconds`` and ``max_rss`` (bytes) are measures of its process, if there are
-    any. ``settled``: the engine of the attempt had ended, and a later engine settled it. ``ended_by``: if no report gave the
-    moment of its end, ``at`` is the last proof that it lived, ``proof`` names that, and at ``ended_by`` its absence was first
-    known; None: it ended ``at`` that moment.
+    ``started_at``, ``ended_at``, ``seconds``, ``cpu_seconds`` and ``max_rss`` (bytes) are measured on its process, if
+    available. ``settled``: the engine of the attempt had ended, and a later engine settled it. ``ended_by``: if the time of its
+    end was not reported, ``at`` is the last proof that it lived, ``proof`` names the proof, and its absence was first known at
+    ``ended_by``; None: it ended ``at`` that time.
     """
 
     kind = "ended"
@@ -289,7 +286,7 @@ class AttemptEnded(Event, kw_only=True):
     max_rss: int | None = None
     parameters: Mapping[str, Any] = {}
     artifacts: Mapping[str, Any] = {}
-    first_progress: float | None = None  # its first report, where no ProgressReported came before
+    first_progress: float | None = None  # its first report, if no ProgressReported came before
     progress: float | None = None  # its last report
     last_line: str = ""  # of its log
     settled: bool = False
@@ -298,7 +295,7 @@ class AttemptEnded(Event, kw_only=True):
 
 
 class TaskCached(Event, kw_only=True):
-    """Fact: the task does not run, because an earlier result of the same work is used."""
+    """Fact: an earlier result of the same work is used instead of running the task."""
 
     kind = "cached"
 
@@ -315,10 +312,10 @@ class CacheMissed(Event, kw_only=True):
 
 
 class SnapshotTaken(Event, kw_only=True):
-    """Fact: the answers of the world that the following decisions used.
+    """Fact: the world's answers that the following decisions used.
 
-    ``room`` says for pools whether they had room, ``waiting`` for task paths why their attempt had no node, and ``coming``
-    which node was on its way for it, where one was.
+    ``room``: by pool, whether it had room; ``waiting``: by task path, why its attempt had no node; ``coming``: the node on its
+    way for it, if any.
     """
 
     kind = "snapshot"
@@ -340,7 +337,7 @@ class TasksUnfolded(Event, kw_only=True):
 
 
 class TaskSkipped(Event, kw_only=True):
-    """Decision: the task does not run, because its condition does not hold or an upstream task was skipped."""
+    """Decision: skip the task, because its condition does not hold or an upstream task was skipped."""
 
     kind = "skipped"
 
@@ -376,9 +373,9 @@ class AttemptMoved(Event, kw_only=True):
 
 
 class AttemptHalted(Event, kw_only=True):
-    """Decision: an attempt is to be stopped; with ``moves`` only here, and its task goes on elsewhere.
+    """Decision: stop an attempt; with ``moves``, its task continues elsewhere.
 
-    ``rung`` is where it is to go on; without one that is on-demand.
+    ``rung`` is where it continues; by default on-demand.
     """
 
     kind = "halt"
@@ -389,10 +386,10 @@ class AttemptHalted(Event, kw_only=True):
 
 
 class AttemptDecided(Event, kw_only=True):
-    """Decision: the one cause of an attempt's end, and what follows it.
+    """Decision: the single cause of an attempt's end, and the next step.
 
-    ``wait`` is the backoff in seconds before time scaling, ``due`` the moment at which it is over. ``pools`` are those of
-    the rung where an orchestrator makes the attempts: the webhook gives the next pod the same.
+    ``wait`` is the backoff in seconds before time scaling, ``due`` its end. ``pools``, if an orchestrator makes the attempts,
+    are the rung's: the webhook gives them to the next pod.
     """
 
     kind = "decided"
@@ -400,7 +397,7 @@ class AttemptDecided(Event, kw_only=True):
     cause: Cause
     why: str
     then: FollowUp
-    following: str  # what follows, in words
+    following: str  # the next step, in words
     rung: int | None = None
     pools: tuple[str, ...] = ()
     due: float | None = None
@@ -409,7 +406,7 @@ class AttemptDecided(Event, kw_only=True):
 
 
 class TaskCompleted(Event, kw_only=True):
-    """Decision: a task without attempts (a DAG, an importer, a volume claim step) has succeeded with these outputs."""
+    """Decision: a task without attempts (a DAG, an importer, a volume claim step) succeeded with these outputs."""
 
     kind = "completed"
 
@@ -426,7 +423,7 @@ class TaskFailed(Event, kw_only=True):
 
 
 class RunExpired(Event, kw_only=True):
-    """Decision: the time of the whole run is over. All tasks except exit tasks are stopped and fail."""
+    """Decision: the run's time is over. All tasks except exit tasks are stopped and fail."""
 
     kind = "expired"
 
@@ -443,13 +440,13 @@ class RunFinished(Event, kw_only=True):
 
 
 class AttemptAdopted(Event, kw_only=True):
-    """Fact: the orchestrator has made an attempt, which waits for a node. The task is new if no attempt of it came before.
+    """Fact: the orchestrator made an attempt, which waits for a node. The task is new if it is its first attempt.
 
-    ``key`` is unique among all attempts, so that a watcher that looks again after a crash records no event twice.
-    ``template`` is the task of the plan from which this one was made. ``pod`` is the pod's name; ``pools`` admit it.
-    ``gang``: the restart of a set of tasks that end together, as ``SET/RESTART``. The tasks of a set share their budgets, and a
-    restart is charged once, for the worst of its ends. ``is_open``: it was admitted for all rungs of its ladder, and the pool
-    that takes it decides which one is its own. ``why`` is the sentence with which it was admitted.
+    ``key`` is unique among all attempts, so that a watcher never records an event twice after a crash. ``template`` is the task
+    of the plan from which this one was made. ``pod`` is the pod's name; ``pools`` admit it. ``gang``: the restart of a set of
+    tasks that end together, as ``SET/RESTART``. The tasks of a set share their budgets, and a restart is charged once, for its
+    worst end. ``is_open``: it was admitted for all rungs of its ladder; the pool that takes it decides its rung. ``why`` is the
+    sentence with which it was admitted.
     """
 
     kind = "adopted"
@@ -465,10 +462,9 @@ class AttemptAdopted(Event, kw_only=True):
 
 
 class AttemptWaits(Event, kw_only=True):
-    """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: it is no longer held up.
+    """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: it no longer waits.
 
-    ``why`` begins with a word for the kind of the reason: that of Kubernetes or of an autoscaler, or one of ours (see
-    :mod:`spotwright.engine.waits`).
+    ``why`` begins with the reason's word: Kubernetes', an autoscaler's, or one of :mod:`spotwright.engine.waits`.
     """
 
     kind = "waits"
@@ -477,11 +473,11 @@ class AttemptWaits(Event, kw_only=True):
 
 
 class AttemptRecalled(Event, kw_only=True):
-    """Decision: an attempt that waits in vain for a node is recalled, so that the next one waits on another rung.
+    """Decision: recall an attempt that waits in vain for a node, so that the next one waits on another rung.
 
-    It spends no budget. ``rung`` and ``pools`` belong to the next attempt. ``left_out`` are the pools that no attempt is
-    sent to for a while, each with the moment at which that ends (Unix seconds) and how often in a row it was left out.
-    ``is_said``: what makes the cluster's nodes says itself that these pools have none.
+    It spends no budget. ``rung`` and ``pools`` are the next attempt's. ``left_out`` are the unavailable pools, each with the
+    end of its backoff (Unix seconds) and its number of consecutive backoffs. ``is_said``: the cluster's autoscaler itself
+    reports that these pools have no nodes.
     """
 
     kind = "taken-back"
@@ -494,9 +490,9 @@ class AttemptRecalled(Event, kw_only=True):
 
 
 class PodStuckTerminating(Event, kw_only=True):
-    """Fact: the pod of an attempt stays, because its node does not report since ``since``, so no successor starts.
+    """Fact: an attempt's pod stays, because its node has not reported since ``since``, so no successor starts.
 
-    An empty ``node``: it is held no more.
+    An empty ``node``: it is no longer stuck.
     """
 
     kind = "held"
@@ -506,9 +502,9 @@ class PodStuckTerminating(Event, kw_only=True):
 
 
 class AttemptReleased(Event, kw_only=True):
-    """Decision: the pod of an attempt is deleted without a status of its node, so that its successor can start.
+    """Decision: force-delete an attempt's pod without its node's status, so that its successor can start.
 
-    Its machine is certainly gone, or is silent while a Job waits for the pod, or has restarted and never starts it.
+    Its machine is certainly gone, or silent while a Job waits for the pod, or has restarted and never starts it.
     """
 
     kind = "released"
@@ -517,7 +513,7 @@ class AttemptReleased(Event, kw_only=True):
 
 
 class NoticeWithdrawn(Event, kw_only=True):
-    """Fact: the provider has withdrawn the notice ``id`` of a node: the node stays, and its attempts are under no notice."""
+    """Fact: the provider withdrew the notice ``id`` of a node: the node stays, and its attempts have no notice."""
 
     kind = "withdrawn"
 
@@ -526,13 +522,13 @@ class NoticeWithdrawn(Event, kw_only=True):
 
 
 class PlanExtended(Event, kw_only=True):
-    """Fact: more is known of the cluster's pools, or of the workload's tasks: the plan in force grows.
+    """Fact: the plan in force grows by newly known pools of the cluster or tasks of the workload.
 
-    ``template`` is what became known of one template, in the form of the plan's source; what was known before stays. ``pool`` is
-    the name of a pool that was read off a node, ``is_spot`` its capacity. ``version``: journals of earlier releases have a new
-    version of the whole plan beside them instead.
+    ``template`` is the new knowledge about one template, in the form of the plan's source; earlier knowledge stays. ``pool`` is
+    the name of a pool read from a node, ``is_spot`` its capacity. ``version``: journals of earlier releases have a new version
+    of the whole plan beside them instead.
 
-    Unlike a reset it begins no budget anew. A task whose own number of retries has become known has it from then on.
+    Unlike a reset it resets no budgets. A task's newly known number of retries applies from then on.
     """
 
     kind = "extended"
@@ -544,7 +540,7 @@ class PlanExtended(Event, kw_only=True):
 
 
 class OutputsRead(Event, kw_only=True):
-    """Fact: output parameters of a task that has succeeded, which were found only after its end."""
+    """Fact: output parameters of a succeeded task, found after its end."""
 
     kind = "outputs"
 
@@ -561,13 +557,13 @@ WORKLOAD_EVENTS = (
     OutputsRead,
     PlanExtended,
 )
-"""The kinds of event of this module, all of them facts."""
+"""The fact kinds of this module."""
 
 
 class AttemptKept(Event, kw_only=True):
     """Decision: an attempt under a deadline stays where it runs or waits, at least ``until`` the next look at it.
 
-    Without ``until`` it stays to its end. An attempt that waits goes on waiting on its rung, because a node is on its way.
+    Without ``until`` it stays to its end. A waiting attempt stays on its rung because a node is on its way.
     """
 
     kind = "kept"
@@ -577,12 +573,12 @@ class AttemptKept(Event, kw_only=True):
 
 
 class MarketKnown(Event, kw_only=True):
-    """Fact: what runs have counted of spells with and without spot, by pool.
+    """Fact: runs' counts of spells with and without spot, by pool.
 
-    Of each pool four numbers for each age bucket of :mod:`spotwright.deadlines.hazards`, kind by kind: looks at spells with spot,
-    their ends, looks at spells without, their ends. ``boots`` are the newest seconds from the request of a node until it was
-    ready, by pool, oldest first. ``runs`` is how many runs that were. ``own``: counted by this run, for later ones; ``kinds``
-    then says what each pool was.
+    Each pool has four numbers per age bucket of :mod:`spotwright.deadlines.hazards`, kind by kind: looks at spells with spot,
+    their ends, looks at spells without, their ends. ``boots`` are the newest times in seconds from the request of a node until
+    it was ready, by pool, oldest first. ``runs`` is the number of counted runs. ``own``: counted by this run, for later ones;
+    ``kinds`` then describes each pool.
     """
 
     kind = "market"
@@ -603,7 +599,7 @@ class EnvironmentAsked(Event, kw_only=True):
 class EnvironmentChanged(Event, kw_only=True):
     """Fact: the Python environment of a task is being built, is ready, or cannot be built.
 
-    ``log`` is the name of the build's log in the run's folder. An environment without a build was there before.
+    ``log`` is the name of the build's log in the run's folder. An environment without a build existed before.
     """
 
     kind = "environment"

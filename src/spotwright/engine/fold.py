@@ -1,9 +1,8 @@
 """Folds events into the state: one function applies one event and updates the indexes, so no decision scans all tasks.
 
-:func:`fold` does not guess: an event that does not fit the state (such as the end of an attempt that was never placed) raises
-:class:`StateError`. It reads no clock and does no IO; facts about the graph and the configuration come from the
-:class:`~spotwright.engine.plan.Plan` of the state. The events of attempts are folded in
-:mod:`spotwright.engine.attempt_events`.
+An event that does not fit the state (such as the end of an attempt that was never placed) raises :class:`StateError`.
+:func:`fold` reads no clock and does no IO; facts about the graph and the configuration come from the state's
+:class:`~spotwright.engine.plan.Plan`. Events of attempts are folded in :mod:`spotwright.engine.attempt_events`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def replay(plans: Sequence[Plan], events: Iterable[Event]) -> RunState:
     """Fold a whole journal from the start. ``plans`` are the versions of the run's plan, oldest first."""
     state = RunState(plans)
     collecting = gc.isenabled()
-    gc.disable()  # all objects made here stay: searching them for garbage would double the time
+    gc.disable()  # all objects made here stay: garbage collection would double the time
     try:
         for event in events:
             fold(state, event)
@@ -42,9 +41,9 @@ def replay(plans: Sequence[Plan], events: Iterable[Event]) -> RunState:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector run less often while a state grows.
+    """Run the garbage collector less often while a state grows.
 
-    Nearly all objects stay, and searching them again and again is a third of the engine's time at 10,000 tasks.
+    Nearly all objects stay, and collecting them repeatedly takes a third of the engine's time at 10,000 tasks.
     """
     before = gc.get_threshold()
     gc.set_threshold(50_000, 20, 20)
@@ -76,9 +75,9 @@ def _created(state: RunState, event: ev.RunCreated) -> None:
 
 
 def _engine(state: RunState, event: ev.EngineStarted) -> None:
-    """An engine takes the run. The time without an engine does not count as waiting for a node.
+    """Start an engine. The time without an engine does not count as waiting for a node.
 
-    Under a deadline a wait for spot is decided anew at once: its last moment may have come.
+    Under a deadline a wait for spot is re-decided at once: its last moment may have come.
     """
     gap = max(0.0, event.at - state.last_at) if state.epoch else 0.0
     if gap:
@@ -113,7 +112,7 @@ def _expired(state: RunState, event: ev.RunExpired) -> None:
 
 
 def _finished(state: RunState, event: ev.RunFinished) -> None:
-    """End the run. Of a workload that was cancelled no task waits for another attempt."""
+    """End the run. No task of a cancelled workload waits for another attempt."""
     state.status, state.why, state.finished_at = event.status, event.why, event.at
     if state.meta.orchestrator and event.status is RunStatus.CANCELLED:
         for task in state.tasks.values():
@@ -133,7 +132,7 @@ def _detached(state: RunState, _event: ev.EngineDetached) -> None:
 
 
 def _plan_extended(state: RunState, event: ev.PlanExtended) -> None:
-    """Let the plan in force grow, or put its next version in force."""
+    """Extend the plan in force, or put its next version in force."""
     if event.version:
         if event.version != state.version + 1:
             raise ValueError(f"version {event.version} of the plan does not follow version {state.version}")
@@ -158,7 +157,7 @@ def _grown(plan: Plan, event: ev.PlanExtended) -> Plan:
 
 def _node(state: RunState, event: ev.NodeChanged) -> None:
     node = state.nodes.get(event.node)
-    if node is not None and node.state == "gone" and event.state != "gone":  # another machine has its name
+    if node is not None and node.state == "gone" and event.state != "gone":  # another machine with its name
         state.former_nodes.append(node)
         node = None
     if node is None:
@@ -166,7 +165,7 @@ def _node(state: RunState, event: ev.NodeChanged) -> None:
     node.state, node.why, node.offers = event.state, event.why, event.offers or node.offers
     if node.state == "ready":
         node.ready_at = event.at
-        if event.at > node.booted_at:  # not of a node that was ready when it was first seen
+        if event.at > node.booted_at:  # not for a node that was ready when first seen
             boot = (event.at - node.booted_at) * state.time_scale
             state.boots[node.pool] = newest_boots(state.boots.get(node.pool, ()), (boot,))
     elif node.state == "gone":
@@ -205,7 +204,7 @@ def _cache_missed(state: RunState, event: ev.CacheMissed) -> None:
 
 
 def _completed(state: RunState, event: ev.TaskCompleted) -> None:
-    """End a task well, even after a failed last attempt if its orchestrator counts it as succeeded."""
+    """Complete a task, even after a failed last attempt if its orchestrator counts it as succeeded."""
     task = state.tasks[event.task]
     if state.meta.orchestrator and task.attempts and task.status in (TaskStatus.READY, TaskStatus.BACKOFF):
         task.due, task.last.due = None, None
@@ -214,7 +213,7 @@ def _completed(state: RunState, event: ev.TaskCompleted) -> None:
 
 
 def _failed(state: RunState, event: ev.TaskFailed) -> None:
-    """Fail a task. What an orchestrator did after an attempt stands in the place of what was expected of it."""
+    """Fail a task. The orchestrator's actual step after an attempt replaces the expected one."""
     task = state.tasks[event.task]
     if state.meta.orchestrator and task.attempts and task.status in (TaskStatus.READY, TaskStatus.BACKOFF):
         task.due, task.last.due, task.last.following = None, None, event.why
@@ -222,7 +221,7 @@ def _failed(state: RunState, event: ev.TaskFailed) -> None:
 
 
 def _outputs_read(state: RunState, event: ev.OutputsRead) -> None:
-    """Add output parameters to a task's."""
+    """Add output parameters to a task's outputs."""
     task = state.tasks[event.task]
     task.parameters = {**task.parameters, **event.parameters}
 
@@ -231,7 +230,7 @@ def _outputs_read(state: RunState, event: ev.OutputsRead) -> None:
 
 
 def _ask_again(state: RunState) -> None:
-    """Forget the environments of an earlier engine, and let the tasks that waited for them ask again."""
+    """Forget an earlier engine's environments, and let tasks that waited for them ask again."""
     state.environments.clear()
     for path in list(state.preparing):
         del state.preparing[path]
@@ -239,7 +238,7 @@ def _ask_again(state: RunState) -> None:
 
 
 def _environment_asked(state: RunState, event: ev.EnvironmentAsked) -> None:
-    """Let a task wait for its environment. A build whose engine ended may have finished without it, so its begin stays."""
+    """Let a task wait for its environment. A build may finish after its engine has ended, so its start is kept."""
     task = state.tasks[event.task]
     task.status, task.due = TaskStatus.PREPARING, None
     if task.environment is None or task.environment.ended_at is not None:
@@ -249,7 +248,7 @@ def _environment_asked(state: RunState, event: ev.EnvironmentAsked) -> None:
 
 
 def _environment_changed(state: RunState, event: ev.EnvironmentChanged) -> None:
-    """Note a build, or its end: then a task that still waits for it needs a decision. Ready also for other tasks."""
+    """Note a build or its end, after which a waiting task needs a decision. A ready environment serves other tasks too."""
     task = state.tasks[event.task]
     environment = task.environment
     if environment is None:

@@ -1,15 +1,14 @@
-"""Resolve the values that flow through a run: inputs of tasks, items of loops, outputs of DAGs and of the run.
+"""Resolves the values that flow through a run: inputs of tasks, items of loops, outputs of DAGs and of the run.
 
-Sources are resolved in the scope of the task's DAG, and from there up to the run's arguments. Values here come from the
-journal: an argument that refers to a secret is the reference, never the secret.
+Sources are resolved in the scope of the task's DAG, and from there up to the run's arguments. Values come from the journal: an
+argument that refers to a secret is the reference, never the secret.
 
-A value keeps its type on its way through DAGs, loops and conditions. It is converted to a declared type only where a component
-or a condition reads it. KFP's backend converts at every step; as the compiler declares most loop items as strings, a number in
-a list could never reach a component with a number parameter there. The meaning of strings is defined by the graph's dialect
-(:mod:`spotwright.graph`).
+A value keeps its type through DAGs, loops and conditions, and is converted to a declared type only when a component or a
+condition reads it. KFP's backend converts at every step; because the compiler declares most loop items as strings, a number in
+a list can never reach a component with a number parameter there. The graph's dialect (:mod:`spotwright.graph`) defines the
+meaning of strings.
 
-A plan before the run resolves what is known by then with the same functions. In the place of a value that only the run will have
-stands an :func:`unknown` one.
+A plan before the run resolves known values with the same functions. Values that only the run will have are :func:`unknown`.
 """
 
 from __future__ import annotations
@@ -53,16 +52,16 @@ __all__ = [
 ]
 
 
-_UNKNOWN = "\ufdd0"  # a noncharacter of Unicode: texts of pipelines and arguments have none
+_UNKNOWN = "\ufdd0"  # a Unicode noncharacter: texts of pipelines and arguments have none
 
 
 def unknown(name: str) -> str:
-    """What stands for a value that only the run will have; equal names are one value. A text that takes it in is unknown too."""
+    """A placeholder for a value that only the run will have; equal names are one value. A text that contains it is unknown."""
     return f"{_UNKNOWN}{name}"
 
 
 def is_unknown(value: Any) -> bool:
-    """Whether only the run will have this value, or a part of this text."""
+    """Whether only the run will have this value or a part of it."""
     return isinstance(value, str) and _UNKNOWN in value
 
 
@@ -77,7 +76,7 @@ def inputs_of(state: RunState, task: TaskState, outer: Inputs | None = None) -> 
     """Resolve the inputs of a task whose upstream tasks have ended. Inputs without a source or value take their default.
 
     Constants of a task with an executor keep their placeholders; a DAG's are filled in. ``outer`` are the inputs of its scope,
-    for a caller that has them already.
+    if the caller has them.
     """
     spec = task.plan.spec
     outer = scope_inputs(state, task.scope) if outer is None else outer
@@ -106,7 +105,7 @@ def check_inputs(state: RunState, task: TaskState) -> None:
 
 
 def context_of(state: RunState, task: TaskState, workspace: str = "") -> TaskContext:
-    """The run, the task and the folder of the run's workspace, to which placeholders refer."""
+    """The run, the task and the run's workspace folder, for placeholders."""
     return TaskContext(
         run=state.meta.run,
         task=task.path,
@@ -119,7 +118,7 @@ def context_of(state: RunState, task: TaskState, workspace: str = "") -> TaskCon
 def _filled(
     state: RunState, task: TaskState, parameters: dict[str, Any], artifacts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Fill the placeholders in the constant inputs of a DAG: the tasks inside do not know the names of its inputs."""
+    """Fill the placeholders in the constant inputs of a DAG: its tasks do not know the names of its inputs."""
     constants = [name for name, source in task.plan.spec.parameters.items() if isinstance(source, Constant)]
     if not constants:
         return parameters
@@ -132,20 +131,20 @@ def _filled(
 
 
 def filled_inputs(state: RunState, task: TaskState) -> Inputs:
-    """The inputs of a task with the placeholders in its parameters filled in from its other inputs."""
+    """The inputs of a task, with its parameters' placeholders filled in from its other inputs."""
     inputs, fill = inputs_of(state, task), state.plan.graph.dialect.fill
     parameters = fill(inputs.parameters, inputs.parameters, inputs.artifacts, context_of(state, task))
     return Inputs(parameters, inputs.artifacts)
 
 
 def computed_outputs(state: RunState, task: TaskState, step: RunsNowhere) -> dict[str, Any]:
-    """The outputs of a task that runs nowhere. Raises ``ValueError`` for inputs that have no result."""
+    """The outputs of a task that runs nowhere. Raises ``ValueError`` for inputs without a result."""
     inputs = filled_inputs(state, task)
     return step.outputs(inputs.parameters, inputs.artifacts, context_of(state, task))
 
 
 def condition_inputs(state: RunState, task: TaskState) -> Mapping[str, Any]:
-    """The inputs of a task in the form in which its condition reads them."""
+    """The inputs of a task in the form for its condition."""
     values = inputs_of(state, task).parameters
     return state.plan.graph.dialect.condition_inputs(task.plan.spec.parameter_specs, values)
 
@@ -178,7 +177,7 @@ def items_of(loop: Loop, inputs: Inputs, dialect: Dialect) -> list[Any]:
 
 
 def dag_outputs(state: RunState, task: TaskState) -> dict[str, Any]:
-    """The outputs of a task that is a DAG, once all of its tasks have ended; outputs of skipped tasks are absent.
+    """The outputs of a DAG task, once all of its tasks have ended; outputs of skipped tasks are absent.
 
     A loop collects the outputs of its iterations in order: parameters as a list (of lists for a loop in a loop), artifacts as
     one flat list.
@@ -215,7 +214,7 @@ def _outputs(
 def run_outputs(state: RunState) -> dict[str, Any]:
     """The existing outputs of the whole graph; if it declares none, the outputs of the tasks without consumers.
 
-    Keys are output names, or ``task.output`` where the graph declares none.
+    Keys are output names, or ``task.output`` if the graph declares none.
     """
     dag = state.plan.graph.root
     if dag.parameter_outputs or dag.artifact_outputs:
@@ -238,7 +237,7 @@ def _task(state: RunState, scope: ScopeState, name: str) -> TaskState:
 def scope_inputs(state: RunState, scope: ScopeState, of_owner: Inputs | None = None) -> Inputs:
     """The inputs of a scope: the arguments of the run, or the inputs of its task with the item of its iteration.
 
-    ``of_owner`` are the inputs of that task, for a caller that has them already.
+    ``of_owner`` are the inputs of that task, if the caller has them.
     """
     if scope.owner is None:
         arguments, artifacts = dict(state.meta.arguments), scope.place.dag.artifacts
@@ -293,7 +292,7 @@ def _parsed(dialect: Dialect, text: str, name: str) -> Any:
 
 
 def _final_status(state: RunState, upstream: TaskState) -> Any:
-    """How a task ended, in the form of the graph's dialect."""
+    """A task's final status, in the form of the graph's dialect."""
     status = upstream.status.value
     end = TaskEnd(
         run=state.meta.run,
@@ -306,7 +305,7 @@ def _final_status(state: RunState, upstream: TaskState) -> Any:
 
 
 def _message(state: RunState, failed: TaskState) -> str:
-    """The error message of a failed task: the last log line of the task inside that failed first, else why it failed."""
+    """The error message of a failed task: the last log line of its first failed task inside, else why it failed."""
     task = failed
     while opened := task.loop or task.inside:
         task = state.tasks[opened.failed]

@@ -1,12 +1,12 @@
 """The loop of the engine: take facts, decide, commit both in one transaction, then let the backend act.
 
-A turn folds the facts of the backend into the state, asks :mod:`spotwright.engine.decide` until no further decision follows,
-appends everything to the journal in one transaction, and only then performs the *effects*: what the committed events ask of the
-backend (start, halt, clean up, complete). The journal records each start and stop before it happens. After ``kill -9`` at any
-point at most the effects of the last commit are missing; the next engine settles them.
+A turn folds the backend's facts into the state, calls :mod:`spotwright.engine.decide` until no decision follows, appends
+everything to the journal in one transaction, and only then performs the *effects*: the backend's part of the committed events
+(start, halt, clean up, complete). The journal records each start and stop before it happens. After ``kill -9`` at any point at
+most the effects of the last commit are missing; the next engine settles them.
 
-The decisions about attempts go to the supply of nodes: it queues them, moves them to another rung, withdraws them and frees
-room. :func:`replay` goes through a journal decision by decision, to check that today's code decides the same.
+The node supply applies the decisions about attempts: it queues them, moves them to another rung, withdraws them and frees room.
+:func:`replay_decisions` takes every decision of a journal again, to check that the current code decides the same.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ __all__ = ["DECISIONS_VERSION", "AttemptQueue", "Engine", "Observer", "ReplayDiv
 
 
 Observer = Callable[[RunState, Sequence[Event]], None]
-"""Called with the state and every batch of events, after the batch is folded and committed and its effects are performed."""
+"""Called with the state and every batch of events, after the batch is folded, committed and performed."""
 
 _PATIENCE = 600.0
-"""How long an effect is tried again before it counts as refused, seconds."""
+"""The seconds for which an effect is retried before it counts as refused."""
 
 _SHORTEST_DELAY = 0.05
-"""The least number of seconds before an effect is tried again: a body that asks for none would keep the engine busy."""
+"""The least seconds before a retry of an effect: a body that asks for 0 would keep the engine busy."""
 
 
 @dataclass(order=True, slots=True)
 class _Retry:
-    """An effect that the backend could not do yet. ``number`` keeps the order of effects that are due at the same moment."""
+    """An effect to retry. ``number`` orders effects that are due at the same time."""
 
     due: float
     number: int
@@ -71,9 +71,9 @@ class _Retry:
 
 @dataclass(slots=True)
 class Engine:
-    """The loop of one run, turn by turn, for a caller that waits on behalf of several runs at once.
+    """The loop of one run, turn by turn, for a caller that waits for several runs at once.
 
-    :func:`drive` is the same loop for a caller that has one run and lets its backend block.
+    :func:`drive` is the same loop for one run, with a backend that blocks.
     """
 
     state: RunState
@@ -84,18 +84,18 @@ class Engine:
     lease: LeaseKeeper | None = None
     _retries: list[_Retry] = field(default_factory=list)  # a heap
     _retry_count: int = 0
-    _facts: list[Event] = field(default_factory=list)  # of effects that were refused
+    _facts: list[Event] = field(default_factory=list)  # of refused effects
 
     @property
     def ended(self) -> bool:
-        """Whether the run has ended or the engine leaves it to the next one: no further turn follows, only :meth:`close`."""
+        """Whether the run has ended or the engine leaves it to the next one: only :meth:`close` follows."""
         return self.state.status is not RunStatus.RUNNING or self.state.detached
 
     def turn(self, facts: Sequence[Event]) -> float | None:
         """Renew the lease, fold the facts, decide, commit and perform.
 
-        Returns the moment (Unix seconds) at which the next turn is due even without facts; ``None``: the engine waits for facts
-        only. Raises :class:`~spotwright.errors.Fenced` after another engine took the run, before any effect.
+        Returns the time (Unix seconds) of the next turn even without facts; ``None``: the engine waits only for facts. Raises
+        :class:`~spotwright.errors.Fenced` after another engine took the run, before any effect.
         """
         renewal = self.lease.renew(self.clock()) if self.lease is not None else None
         batch = [*facts, *self._facts]
@@ -105,7 +105,7 @@ class Engine:
             self.journal.append(batch)
             for event in batch:
                 self._perform(event)
-            self._show(batch)  # after the effects, so that no task waits for its sentence in the display
+            self._show(batch)  # after the effects, so that tasks do not wait for the display
         if self.ended:
             return None
         self._try_again()
@@ -120,10 +120,9 @@ class Engine:
         return moment
 
     def close(self) -> None:
-        """End everything that the run still has in the backend; after a detach leave it running. Commit the last facts.
+        """End everything that the run still has in the backend, unless it is detached. Commit the last facts.
 
-        Work after an end that the backend could not do yet is tried a last time. Where it fails there is a note: no later engine
-        tries it.
+        Pending cleanup is tried a last time; if it fails, a note is added, because no later engine retries it.
         """
         self._try_last_time()
         last, self._facts = self._facts, []
@@ -138,7 +137,7 @@ class Engine:
             self._show(last)
 
     def _decide(self, batch: list[Event]) -> None:
-        """Fold the facts in ``batch`` and append what follows: decisions, and the facts with which the backend answers them."""
+        """Fold the facts in ``batch``, and append the decisions and the backend's facts in reply."""
         facts: Sequence[Event] = tuple(batch)
         while True:
             for event in facts:
@@ -170,7 +169,7 @@ class Engine:
     # -- effects
 
     def _perform(self, event: Event) -> None:
-        """Do what a committed event asks of the backend; most events have no effect."""
+        """Perform the effect of a committed event; most events have none."""
         outcome = self._effect(event)
         if outcome is not None:
             now = self.clock()
@@ -178,7 +177,7 @@ class Engine:
             self._retry_later(_Retry(now, self._retry_count, event, now + _PATIENCE), outcome)
 
     def _effect(self, event: Event) -> Outcome:
-        """Let the backend do what the event asks for."""
+        """Call the backend for an event."""
         match event:
             case AttemptBound():
                 return self.backend.start(self.state, event)
@@ -193,7 +192,7 @@ class Engine:
         return None
 
     def _retry_later(self, retry: _Retry, outcome: Outcome) -> None:
-        """Note when to try an effect again; an effect that is refused, or was tried for too long, becomes a fact."""
+        """Schedule the retry of an effect; one that is refused or was tried for too long becomes a fact."""
         now = self.clock()
         due = now + max(outcome.after, _SHORTEST_DELAY) if isinstance(outcome, TryAgain) else None
         if due is not None and due < retry.give_up_at:
@@ -204,7 +203,7 @@ class Engine:
             self._facts.append(_consequence(retry.event, why, now))
 
     def _try_again(self) -> None:
-        """Try the effects again that are due, unless their attempt has ended meanwhile."""
+        """Retry the due effects, unless their attempt has ended meanwhile."""
         now = self.clock()
         while self._retries and self._retries[0].due <= now:
             retry = heapq.heappop(self._retries)
@@ -212,7 +211,7 @@ class Engine:
                 self._retry_later(retry, self._effect(retry.event))
 
     def _try_last_time(self) -> None:
-        """Try what is left to tidy up. Starts and halts are not tried: the next engine recovers their attempts."""
+        """Try the pending cleanup. Starts and halts are not tried: the next engine recovers their attempts."""
         for retry in sorted(self._retries):
             if isinstance(retry.event, AttemptDecided | TaskCompleted):
                 outcome = self._effect(retry.event)
@@ -221,7 +220,7 @@ class Engine:
         self._retries.clear()
 
     def _is_wanted(self, event: Event) -> bool:
-        """Whether an effect still has a purpose: starting or halting an attempt only while that attempt is live."""
+        """Whether an effect is still needed: starting or halting an attempt only while it is live."""
         task = self.state.tasks.get(event.task)
         if isinstance(event, EnvironmentAsked):
             return event.task in self.state.preparing
@@ -231,7 +230,7 @@ class Engine:
 
 
 def _consequence(event: Event, why: str, now: float) -> Event:
-    """The fact that follows from an effect that cannot be done: what cannot be started has ended or failed, else a note."""
+    """The fact after an impossible effect: a start that fails ends the attempt or the task, anything else is a note."""
     if isinstance(event, AttemptBound):
         return AttemptEnded(now, event.task, event.attempt, signals=Signals(start_error=why))
     if isinstance(event, EnvironmentAsked):
@@ -257,10 +256,10 @@ def drive(
     observers: Sequence[Observer] = (),
     lease: LeaseKeeper | None = None,
 ) -> RunState:
-    """Drive a run to its end. ``facts`` belong to the first turn: how the run was created, which engine drives it.
+    """Drive a run to its end. ``facts`` belong to the first turn: the run's creation and its engine.
 
-    After an error the backend is closed and no more is committed: the error may have come from the journal. An engine that
-    lost its lease ends no attempt: what runs belongs to the engine that took the run.
+    After an error the backend is closed and nothing more is committed: the error may have come from the journal. An engine that
+    lost its lease ends no attempts: they belong to the engine that took the run.
     """
     engine = Engine(state, journal, backend, clock, observers, lease)
     try:
@@ -279,14 +278,14 @@ def drive(
 
 
 class AttemptQueue:
-    """The attempts of one run in the queue of its supply, which other runs may share. ``run`` is the run's name."""
+    """The attempts of one run in its supply's queue, which other runs may share. ``run`` is the run's name."""
 
     def __init__(self, supply: Supply, run: str) -> None:
         self._supply, self._run = supply, run
         self._withdrawn: set[AttemptKey] = set()
 
     def on_decisions(self, state: RunState, decisions: Sequence[Event], now: float) -> Iterator[Event]:
-        """Apply the decisions in order. Yields the ends of attempts that are halted before they had a node."""
+        """Apply the decisions in order. Yields the ends of attempts halted before they had a node."""
         for event in decisions:
             arrangement = self._ARRANGEMENTS.get(type(event))
             if arrangement is not None:
@@ -303,7 +302,7 @@ class AttemptQueue:
         self._supply.submit(AttemptKey(self._run, task.path, task.last.number), self._supply.shared(request))
 
     def was_withdrawn(self, key: AttemptKey) -> bool:
-        """Whether a halted attempt was withdrawn from the queue before it had a node. True only once for each attempt."""
+        """Whether a halted attempt was withdrawn from the queue before it had a node. True only once per attempt."""
         if key not in self._withdrawn:
             return False
         self._withdrawn.discard(key)
@@ -319,9 +318,9 @@ class AttemptQueue:
         return ()
 
     def _make_room(self, _state: RunState, event: AttemptDecided, now: float) -> Sequence[Event]:
-        """Free the room of an attempt whose end is decided; before that decision, no other attempt may start in its place.
+        """Free the room of an attempt whose end is decided, and not before, so that no other attempt takes its place.
 
-        An attempt that is decided without ever having had a node (unschedulable) leaves the queue.
+        An attempt decided without ever having had a node (unschedulable) leaves the queue.
         """
         key = self._key(event)
         self._supply.release(key, now)
@@ -348,7 +347,7 @@ class AttemptQueue:
 
 
 DECISIONS_VERSION = 3
-"""The version of the decision functions. It grows when they decide differently on events that journals already contain.
+"""The version of the decision functions. It grows when they decide differently on events in existing journals.
 """
 
 
@@ -357,7 +356,7 @@ class ReplayDiverged(StateError):
 
 
 def replay_decisions(plans: Sequence[Plan], events: Sequence[Event]) -> RunState:
-    """Fold a whole journal and take every decision in it again. Returns the state at its end.
+    """Fold a whole journal and repeat every decision in it. Returns the final state.
 
     Raises :class:`ReplayDiverged` at the first decision that differs, and :class:`StateError` for a journal of another version of
     the decision functions.

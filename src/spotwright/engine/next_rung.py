@@ -1,8 +1,7 @@
-"""Chooses the rung on which a task's next attempt waits for a node: by ``pending_timeout``, or by the deadline where one is set.
+"""Chooses the rung on which a task's next attempt waits for a node: by ``pending_timeout``, or by the deadline if set.
 
-These are rows 6 to 8 of the design's table, applied to the state of the run and to the snapshot: the answers of the world that
-one round of decisions uses. Under a deadline the costs of each action say what to do: launch on which spot pool, wait, or pay
-on-demand.
+These are rows 6 to 8 of the design's table, applied to the state of the run and to the snapshot: the world's answers for one
+round of decisions. Under a deadline the cost of each action decides: launch on a spot pool, wait, or use on-demand.
 """
 
 from __future__ import annotations
@@ -53,20 +52,20 @@ __all__ = [
 
 
 PARTS = 5000
-"""Last moments that are nearer than this part of the work are now."""
+"""A last moment nearer than this fraction of the work counts as now."""
 
-_LOOK = 300.0  # seconds of the simulated world between two decisions about a task with a deadline, at most
+_LOOK = 300.0  # simulated seconds between two decisions about a task with a deadline, at most
 _SHORTEST_LOOK = 0.2  # real seconds between them, at least
-_LEAST = 0.01  # the share of the work that an attempt has to do, also where all of it was reported
-_PARTS = 20  # of the stated work; where it is measured to be less, the table is that of a whole number of them
-_RELATIVE = {True: 1.0, False: 3.0}  # prices where a pool has none: spot costs a third, as in a forecast
-_NEVER = 1e8  # a cost above which an action is not possible
+_LEAST = 0.01  # the share of the work that an attempt has to do, even if all of it was reported
+_PARTS = 20  # of the stated work; if less is measured, the table is for a whole number of them
+_RELATIVE = {True: 1.0, False: 3.0}  # prices without a pool's price: spot costs a third, as in a forecast
+_NEVER = 1e8  # the cost above which an action is impossible
 
 
 class _Market(NamedTuple):
-    """What is known of a spot pool now, in seconds of the simulated world.
+    """The current knowledge of a spot pool, in simulated seconds.
 
-    ``age`` is how long spot is there (``up``) or is gone. ``before`` is what earlier runs say, ``table`` what all runs say.
+    ``age`` is how long spot has been available (``up``) or not. ``before`` has earlier runs' counts, ``table`` all runs'.
     """
 
     name: str
@@ -79,9 +78,9 @@ class _Market(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a task is: what it runs on (as :class:`~spotwright.deadlines.jobs.Action`), the pool, and the rest of its launch.
+    """A task's place: its mode (:class:`~spotwright.deadlines.jobs.Action`), its pool, and the rest of its launch.
 
-    ``pool`` is the spot pool that it runs on or ran on last, as an index; -1: none. ``starting`` is in real seconds.
+    ``pool`` is the index of its current or last spot pool; -1: none. ``starting`` is in real seconds.
     """
 
     mode: int
@@ -97,7 +96,7 @@ def advise(
     snapshot: Snapshot,
     lost: str | None = None,
 ) -> Advice | None:
-    """The cheapest safe action of a task now; ``None`` if only on-demand is left, or only spot.
+    """The cheapest safe action of a task now; ``None`` if only on-demand or only spot is left.
 
     ``lost`` is a pool that has just reclaimed a node.
     """
@@ -113,7 +112,7 @@ def advise(
 
     on_demand = prices[ladder.rungs[ladder.on_demand[0]].pools[0]]
     needs, stated = outlook.needs, outlook.work
-    if outlook.saves:  # few tables: of the stated work, or of a part of it where it is measured to be less
+    if outlook.saves:  # few tables: for the stated work, or for a fraction of it if less is measured
         launch, parts = (
             needs.launch.expected,
             math.ceil(min(1.0, needs.whole.expected / stated) * _PARTS - 1e-9) / _PARTS,
@@ -139,7 +138,7 @@ def _saving(
     words: _Words,
     snapshot: Snapshot,
 ) -> Advice:
-    """What a job that saves its work does: :mod:`spotwright.deadlines.choice` says it."""
+    """The action of a job that saves its work, by :mod:`spotwright.deadlines.choice`."""
     from spotwright.deadlines.choice import Limits, Pool
     from spotwright.deadlines.jobs import Action
 
@@ -169,7 +168,7 @@ def _saving(
 
 
 def _in_steps(seconds: float) -> float:
-    """A duration to the next step of a tenth: what is measured changes a little at every look, and each table takes time."""
+    """A duration rounded to steps of a tenth: measurements change slightly at every look, and each table takes time."""
     return 1.1 ** round(math.log(seconds, 1.1)) if seconds > 0.0 else 0.0
 
 
@@ -180,7 +179,7 @@ def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, pl
     from spotwright.deadlines.jobs import Action
 
     scale, work = state.time_scale, outlook.work or 0.0
-    here = place.pool if place.mode == Action.SPOT else -1  # a pool whose last node boots for the task has room for it
+    here = place.pool if place.mode == Action.SPOT else -1  # a pool whose last node boots for the task has room
     needs = outlook.needs
     return Situation(
         remaining=np.array([(outlook.deadline - outlook.now) * scale]),
@@ -197,7 +196,7 @@ def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, pl
 def _place(
     state: RunState, task: TaskState, markets: Sequence[_Market], outlook: Outlook, snapshot: Snapshot
 ) -> _Place:
-    """What a task runs on now. An attempt for which a node boots is in its launch; another one without a node waits."""
+    """The current place of a task. An attempt whose node boots is launching; any other one without a node waits."""
     from spotwright.deadlines.jobs import Action
 
     names = {each.name: index for index, each in enumerate(markets)}
@@ -217,7 +216,7 @@ def _place(
 
 
 def _to_wait_for(task: TaskState, markets: Sequence[_Market]) -> int | None:
-    """The rung of the cheapest spot pool without room; ``None`` where all have room: to wait there would be to launch."""
+    """The rung of the cheapest spot pool without room; ``None`` if all have room: waiting there would be a launch."""
     rung = task.last.rung if task.attempts and task.last.is_live else None
     without = [each for each in markets if not each.up]
     best = min(without, key=lambda each: (each.price, each.rung != rung, each.rung), default=None)
@@ -259,9 +258,9 @@ def _markets(
     snapshot: Snapshot,
     lost: str | None,
 ) -> list[_Market]:
-    """What the run and earlier ones have seen of the spot pools of a ladder; for an unseen pool, the shipped figures.
+    """The observations of a ladder's spot pools by this run and earlier ones; for an unseen pool, the shipped figures.
 
-    The pool on which the task runs is up, also where the run uses all of its nodes.
+    The pool on which the task runs is up, even if the run uses all of its nodes.
     """
     pools, rungs = state.plan.config.pools, enumerate(planned.ladder.rungs)
     named = [(name, index) for index, rung in rungs if rung.spot is not False for name in rung.pools]
@@ -284,14 +283,14 @@ def _market(state: RunState, name: str, rung: int, price: float, now: float, *, 
 
 
 def _known_before(markets: Sequence[_Market]) -> HazardTable:
-    """How long spells with and without spot last in these pools, as earlier runs have counted them, or as it is shipped."""
+    """The counts of spells in these pools by earlier runs, else the shipped ones."""
     from spotwright.deadlines.hazards import SHIPPED, added
 
     return reduce(added, [each.before for each in markets if each.before != SHIPPED] or [SHIPPED])
 
 
 def _prices(state: RunState, ladder: Ladder) -> tuple[dict[str, float], str]:
-    """The prices of the pools of a ladder, and their currency; relative ones, without a currency, where a pool has no price."""
+    """The prices of a ladder's pools, and their currency; relative prices without a currency if a pool has no price."""
     config = state.plan.config
     pools = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
     stated = {pool.name: float(pool.price) for pool in pools if pool.price is not None}
@@ -301,7 +300,7 @@ def _prices(state: RunState, ladder: Ladder) -> tuple[dict[str, float], str]:
 
 
 class _Words:
-    """Puts the figures of a decision into words: the slack, and costs until the end of the work on average.
+    """Puts the figures of a decision into words: the slack, and mean costs until the end of the work.
 
     Both are in real time, as in the account of the run.
     """
@@ -313,7 +312,7 @@ class _Words:
         self._currency, self._time_scale = currency, time_scale
 
     def better(self, saved: float, pool: str = "") -> str:
-        """Why a task goes to a spot pool, or stays there; or waits for one."""
+        """Why a task goes to a spot pool, stays there or waits for it."""
         if saved >= _NEVER:
             return f"{self._slack}, and no other choice is possible"
         what = f"{pool} is expected" if pool else "expected"
@@ -326,13 +325,13 @@ class _Words:
         return f"{self._slack}, expected to save {self._amount(saved)} over the best use of spot"
 
     def gain(self, gain: float) -> tuple[float, str]:
-        """A gain, and what a move for it says."""
+        """A gain, and the sentence of a move for it."""
         if gain <= 0.0:
             return 0.0, ""
         return gain, f"{self._slack}, expected to save {self._amount(gain)}"
 
     def _amount(self, amount: float) -> str:
-        """An amount of money, reckoned in the time of the simulated world; without prices as time on on-demand."""
+        """An amount of money, from simulated time; without prices as time on on-demand."""
         amount = max(0.0, amount) / self._time_scale
         if not self._currency:
             return f"the price of {format_duration(amount * 3600.0 / _RELATIVE[False])} on on-demand"
@@ -343,7 +342,7 @@ class _Words:
 
 @lru_cache(maxsize=64)
 def _chooser(job: Job, pools: tuple[Pool, ...], limits: Limits, before: HazardTable) -> Chooser:
-    """The policy of a job; tasks with the same figures share it."""
+    """The policy of a job, shared by tasks with the same figures."""
     from spotwright.deadlines.choice import chooser
 
     return chooser(job, pools, limits, before.down, before.up)
@@ -357,23 +356,23 @@ def _solved_restarts(job: Job, hazards: HazardTable, drain: float) -> RestartTab
 
 
 class Answers(Protocol):
-    """The questions of decisions; the world answers them."""
+    """The questions of decisions to the world."""
 
     def has_room(self, pool: str) -> bool:
-        """Whether the pool has or could add a node with room now, as far as the body knows."""
+        """Whether the pool has or could add a node with room now, to the body's knowledge."""
 
     def why_pending(self, task: TaskState) -> str:
-        """Why the task's newest attempt has no node yet, as text for the user."""
+        """Why the task's newest attempt has no node yet, for the user."""
 
     def node_on_its_way(self, task: TaskState) -> str:
-        """The name of the booting node that the task's newest attempt is to get; empty without one."""
+        """The name of the booting node for the task's newest attempt; empty without one."""
 
 
 class Snapshot:
     """The answers of one round of decisions.
 
-    Without a world (in replays, and when a run is recovered) the answers are ``room``, ``waiting`` and ``coming``; by
-    default every pool has room, and an attempt waits because there is "no node", and none is on its way.
+    Without a world (in replays, and when a run is recovered) the answers are ``room``, ``waiting`` and ``coming``; by default
+    every pool has room, an attempt waits because of "no node", and no node is on its way.
     """
 
     def __init__(
@@ -394,19 +393,19 @@ class Snapshot:
         return self._room[pool]
 
     def why_pending(self, task: TaskState) -> str:
-        """Why the task's newest attempt had no node when the round began, as text for the user."""
+        """Why the task's newest attempt had no node when the round began, for the user."""
         if task.path not in self._waiting:
             self._waiting[task.path] = "no node" if self._world is None else self._world.why_pending(task)
         return self._waiting[task.path]
 
     def node_on_its_way(self, task: TaskState) -> str:
-        """The booting node that the task's newest attempt was to get when the round began; empty without one."""
+        """The booting node for the task's newest attempt when the round began; empty without one."""
         if task.path not in self._coming:
             self._coming[task.path] = "" if self._world is None else self._world.node_on_its_way(task)
         return self._coming[task.path]
 
     def as_event(self, at: float) -> SnapshotTaken | None:
-        """The answers that were used, as an event for the journal; ``None`` if no question was asked."""
+        """The used answers as an event for the journal; ``None`` if no question was asked."""
         coming = {path: node for path, node in self._coming.items() if node}
         if not self._room and not self._waiting and not coming:
             return None
@@ -414,13 +413,13 @@ class Snapshot:
 
 
 _REACTION = 0.5
-"""Real seconds between the end of one attempt and the work of the next beside a node's boot: the engine's turn, two processes."""
+"""Real seconds from the end of an attempt to the work of the next, without a boot: the engine's turn, two processes."""
 
 
 def effective_plan(state: RunState, task: TaskState) -> PlannedTask:
     """The task's plan, with the settings that depend on its inputs filled in.
 
-    Raises :class:`InputError` for values that cannot be used.
+    Raises :class:`InputError` for unusable values.
     """
     if not task.plan.spec.deferred:
         return task.plan
@@ -465,17 +464,17 @@ def next_choice(
 
 
 _LONGEST_ORDER = 900.0
-"""Seconds for which a node on its way is waited for at least: ``--max-node-provision-time`` of the cluster autoscaler."""
+"""The least seconds to wait for a node on its way: ``--max-node-provision-time`` of the cluster autoscaler."""
 
-_LOOKS = 16  # at an attempt while a node is on its way for it, at most
+_LOOKS = 16  # at an attempt whose node is on its way, at most
 
 
 def end_of_longer_wait(state: RunState, task: TaskState, planned: PlannedTask, now: float) -> float | None:
-    """Until when an attempt whose wait on its rung has ended goes on waiting there, because a node is on its way for it (row 7).
+    """The extended end of an attempt's wait on its rung, because a node is on its way for it (row 7).
 
-    It waits for ``pending_timeout`` again; so where the node is lost meanwhile, the next rung is not far. ``None``: it goes on
-    no longer, because nodes have been on their way for more than twice the time that a boot should take, and for more than
-    fifteen minutes; or because spot has to be left.
+    It waits for ``pending_timeout`` again, so that the next rung is not far if the node is lost meanwhile. ``None``: no
+    extension, because nodes have been on their way for more than twice the expected boot time, and for more than fifteen
+    minutes; or because the task must leave spot.
     """
     attempt, ladder = task.last, planned.ladder
     patience = planned.policy.pending_timeout / state.time_scale
@@ -492,7 +491,7 @@ def end_of_longer_wait(state: RunState, task: TaskState, planned: PlannedTask, n
 def following(
     state: RunState, task: TaskState, planned: PlannedTask, cause: Cause, snapshot: Snapshot, now: float
 ) -> Decision:
-    """What follows the newest attempt of a task, which has ended with ``cause``, before that is folded."""
+    """The decision after a task's newest attempt, which ended with ``cause``, not folded yet."""
     attempt, in_vain = task.last, cause is Cause.UNSCHEDULABLE
     ended = past_of(attempt)._replace(cause=cause, rung=attempt.rung, pool=attempt.taken_by, waited_in_vain=in_vain)
     if cause.is_interruption:
@@ -517,7 +516,7 @@ def following(
 
 
 def rung_after(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause) -> int:
-    """The rung after an attempt that ended with ``cause`` when the next one had been made, without a deadline."""
+    """The rung after an attempt that ended with ``cause`` after the next one had been made, without a deadline."""
     ended = past_of(attempt)._replace(cause=cause, rung=attempt.rung)
     return next_rung(history_of(state, task, attempt, ended), task.plan.policy, task.plan.ladder).rung
 
@@ -532,9 +531,9 @@ def _under_deadline(
     now: float,
     position: LadderPosition,
 ) -> Decision:
-    """What follows an attempt under a deadline: its rung by the deadline, and a backoff that ends before the last moment.
+    """The decision after an attempt under a deadline: its rung by the deadline, and a backoff that ends before the last moment.
 
-    Row 8 of the table, in place of row 6.
+    Row 8 of the table, instead of row 6.
     """
     spent = task.spent.after(cause)
     lost = task.last.pool if cause.is_interruption else None
@@ -555,14 +554,14 @@ def _until_patience_ends(state: RunState, planned: PlannedTask, rung: int, now: 
 
 
 def expected_rung(task: TaskState | None, planned: PlannedTask) -> int:
-    """The rung that was decided for a task's next attempt; by default the first one."""
+    """The rung decided for a task's next attempt; by default the first one."""
     if task is not None and task.next_rung is not None:
         return task.next_rung
     return budgets.first_rung(BudgetUse() if task is None else task.spent, planned.policy, planned.ladder)
 
 
 def _kept_rung(task: TaskState) -> int | None:
-    """The rung that rows 4 and 5 keep the task on, also under a deadline."""
+    """The rung on which rows 4 and 5 keep the task, also under a deadline."""
     cause = task.last.cause if task.attempts else None
     return task.next_rung if cause is Cause.DISRUPTED or (cause is not None and cause.is_error) else None
 
@@ -583,9 +582,9 @@ def _outlook(
 def outlook_without_advice(
     state: RunState, task: TaskState, planned: PlannedTask, now: float, cause: Cause | None = None
 ) -> deadline.Outlook:
-    """What is known of a task with a deadline now, without what its costs say.
+    """The outlook of a task with a deadline, without the advice by costs.
 
-    ``cause`` is that of the end of its newest attempt, where it is not folded yet.
+    ``cause`` is the cause of its newest attempt's end, if not folded yet.
     """
     policy = planned.policy
     if policy.deadline is None:
@@ -616,13 +615,13 @@ def outlook_without_advice(
 
 
 def useless_attempts(state: RunState, task: TaskState, planned: PlannedTask, cause: Cause | None = None) -> Useless:
-    """How many attempts in a row got nowhere. ``cause`` is that of the newest one's end, where it is not folded yet."""
+    """The number of consecutive no-progress attempts. ``cause`` is the newest one's, if not folded yet."""
     ceiling = planned.policy.interruption_backoff.max_backoff
     return budgets.count_useless(list(lives(state, task, cause)), ceiling, saves=_saves(task, planned))
 
 
 def lives(state: RunState, task: TaskState, cause: Cause | None = None) -> Iterator[AttemptLife]:
-    """What each ended attempt of a task achieved. ``cause`` is that of the newest one's end, where it is not folded yet."""
+    """The progress of each ended attempt of a task. ``cause`` is the newest one's, if not folded yet."""
     for attempt in task.attempts:
         if attempt.runs_since is None or attempt.ended_at is None:
             continue
@@ -633,15 +632,15 @@ def lives(state: RunState, task: TaskState, cause: Cause | None = None) -> Itera
 
 
 def needs_of(state: RunState, task: TaskState) -> estimates.Needs | None:
-    """What a task with a deadline and stated work needs, as the next decision about it reckons; ``None`` for any other task.
+    """The needs of a task with a deadline and stated work, as in its next decision; ``None`` for any other task.
 
-    Nor is there a figure before its first attempt.
+    Also ``None`` before its first attempt.
     """
     if not task.attempts:
         return None
     try:
         planned = effective_plan(state, task)
-    except InputError:  # its decisions say so
+    except InputError:  # its decisions report it
         return None
     if planned.policy.deadline is None or not planned.policy.expected_duration or not planned.ladder.rungs:
         return None
@@ -649,33 +648,33 @@ def needs_of(state: RunState, task: TaskState) -> estimates.Needs | None:
 
 
 def _pace(task: TaskState, stated: float) -> Pace:
-    """The pace of a task's work, by the reports of all its attempts."""
+    """The pace of a task's work, from the reports of all its attempts."""
     if not task.attempts:
         return task.pace
     return estimates.pace_now(task.pace, task.last.measured, reached_before(task, task.last), stated)
 
 
 def _starts(task: TaskState, pace: Pace) -> list[float]:
-    """The seconds that attempts of a task took on their nodes until its work went on."""
+    """The seconds that a task's attempts took on their nodes until the work continued."""
     seen = (attempt.started_in for attempt in task.attempts)
     return [estimates.start_of(pace, *each) for each in seen if each is not None]
 
 
 def _saves(task: TaskState, planned: PlannedTask) -> bool:
-    """Whether the work of a task is saved: the policy names a checkpoint, or an earlier attempt went on from one."""
+    """Whether a task saves its work: the policy names a checkpoint, or an earlier attempt resumed from one."""
     return planned.policy.checkpoint is not None or task.goes_on
 
 
 def _saved_share(task: TaskState, planned: PlannedTask) -> float:
-    """The share of the work that the next attempt need not do again.
+    """The share of the work that the next attempt need not redo.
 
-    Reported progress counts as saved only where the work is saved at all.
+    Reported progress counts as saved only if the task saves its work.
     """
     reported = (attempt.progress for attempt in reversed(task.attempts) if attempt.progress is not None)
     return next(reported, 0.0) if _saves(task, planned) else 0.0
 
 
 def _waits_its_turn(state: RunState, task: TaskState, planned: PlannedTask) -> bool:
-    """Whether other attempts of the run hold nodes of its pools, or have given them back since it began to wait on its rung."""
+    """Whether other attempts of the run hold nodes of its pools, or returned some since its wait on its rung began."""
     pools = [pool for rung in planned.ladder.rungs for pool in rung.pools]
     return any(state.holding.get(pool) or state.freed.get(pool, 0.0) > task.last.rung_at for pool in pools)

@@ -1,4 +1,4 @@
-"""What a run observes of its pools and of its work: deadlines decide by the supply of spot nodes and by the pace."""
+"""Records a run's observations of its pools and its work: deadlines decide by the supply of spot nodes and the pace."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 
-_LOOKS = 200  # at a running attempt because of its reports, in the time of its stated work, at most
+_LOOKS = 200  # at a running attempt because of its reports, during its stated work, at most
 _SOMETHING = 1e-9
-_RESTORED = 2.0  # times as fast as known: what an attempt reports first beyond that, an earlier one had saved
+_RESTORED = 2.0  # times the known pace: a first report beyond it includes an earlier attempt's saved work
 
 
 def spot_bound(state: RunState, task: TaskState, event: AttemptBound) -> None:
-    """An attempt has a node: under a deadline a decision says how long it stays there."""
+    """Note that an attempt has a node: under a deadline, a decision sets how long it stays."""
     task.last.until, task.last.kept = None, ""
     sightings = state.sightings.get(event.pool)
     if sightings is not None:
@@ -42,7 +42,7 @@ def spot_bound(state: RunState, task: TaskState, event: AttemptBound) -> None:
 
 
 def run_taken_up(state: RunState) -> None:
-    """An engine takes the run: the pools were unobserved meanwhile, and running attempts are looked at again."""
+    """Note that an engine takes the run: the pools were unobserved meanwhile, and running attempts need a look."""
     for sightings in state.sightings.values():
         sightings.leave(state.last_at * state.time_scale)
     for path in state.under_way:
@@ -51,10 +51,10 @@ def run_taken_up(state: RunState) -> None:
 
 
 def market_known(state: RunState, event: MarketKnown) -> None:
-    """Take over what earlier runs have counted."""
+    """Add the counts of earlier runs."""
     if event.own:
         return
-    from spotwright.deadlines.hazards import Sightings, unlisted  # other runs never need it, and each start would pay
+    from spotwright.deadlines.hazards import Sightings, unlisted  # other runs never need it, and it slows each start
 
     for pool, counts in event.pools.items():
         state.sightings[pool] = Sightings(unlisted(counts))
@@ -62,7 +62,7 @@ def market_known(state: RunState, event: MarketKnown) -> None:
 
 
 def room_seen(state: RunState, event: SnapshotTaken) -> None:
-    """The world said which pools have room. A pool full of the run's own nodes shows nothing."""
+    """Note which pools have room. A pool full of the run's own nodes shows nothing."""
     if not event.room:
         return
     from spotwright.deadlines.hazards import Sightings
@@ -77,21 +77,21 @@ def room_seen(state: RunState, event: SnapshotTaken) -> None:
 
 
 def pools_asked(state: RunState, pools: Iterable[str], at: float) -> None:
-    """An attempt waits for a node of these pools from now on."""
+    """Note that an attempt now waits for a node of these pools."""
     for pool in pools:
         if pool in state.sightings:
             state.sightings[pool].watch(at * state.time_scale)
 
 
 def pools_left(state: RunState, pools: Iterable[str], at: float) -> None:
-    """An attempt waits for these pools no longer."""
+    """Note that an attempt no longer waits for these pools."""
     for pool in pools:
         if pool in state.sightings and not state.holding.get(pool):
             state.sightings[pool].leave(at * state.time_scale)
 
 
 def pools_changed(state: RunState, attempt: AttemptState, event: AttemptDecided) -> None:
-    """The cause of an attempt's end is known: the pool has lost a node, or the run has given one back."""
+    """Note the cause of an attempt's end: the pool lost a node, or the run returned one."""
     sightings = state.sightings.get(attempt.pool or "")
     if sightings is None:
         if attempt.pool is None:
@@ -105,7 +105,7 @@ def pools_changed(state: RunState, attempt: AttemptState, event: AttemptDecided)
 
 
 def work_measured(state: RunState, task: TaskState, attempt: AttemptState, event: ProgressReported) -> None:
-    """A report under a deadline: it measures the pace of the work, and a running attempt on spot is looked at again."""
+    """Note a report under a deadline: it measures the pace of the work, and a running attempt on spot needs a look."""
     stated, reached = task.plan.policy.expected_duration or 0.0, reached_before(task, attempt)
     task.pace, attempt.measured = next_mark(task.pace, attempt.measured, event.at, event.value, reached, stated)
     kept = reached if task.plan.policy.checkpoint is not None else 0.0
@@ -117,15 +117,15 @@ def work_measured(state: RunState, task: TaskState, attempt: AttemptState, event
 
 
 def reached_before(task: TaskState, attempt: AttemptState) -> float:
-    """The share of the work that earlier attempts of the task had reported; after one without a report just above zero."""
+    """The share of the work that earlier attempts reported; just above zero after an attempt without a report."""
     earlier = task.attempts[: attempt.number - 1]
     return max((each.progress or _SOMETHING for each in earlier), default=0.0)
 
 
 def has_gone_on(task: TaskState, attempt: AttemptState, at: float) -> bool:
-    """Whether an attempt has not done alone what it reports first, at this moment: it would have been twice as fast as known.
+    """Whether an attempt's first report includes earlier work: alone, it would have been twice as fast as known.
 
-    Without an ``expected_duration`` it is not asked for.
+    Not used without an ``expected_duration``.
     """
     stated = task.plan.policy.expected_duration or 0.0
     if attempt.number == 1 or attempt.bound_at is None or at < attempt.bound_at:
@@ -135,7 +135,7 @@ def has_gone_on(task: TaskState, attempt: AttemptState, at: float) -> bool:
 
 
 def _is_watched(state: RunState, task: TaskState) -> bool:
-    """Whether a deadline may move the running attempt of a task: from spot, or to spot where its work is saved."""
+    """Whether a deadline may move a task's running attempt: from spot, or to spot if its work is saved."""
     policy, attempt, ladder = task.plan.policy, task.last, task.plan.ladder
     if (
         policy.deadline is None

@@ -1,8 +1,8 @@
-"""The plan of a run: a task graph on pools, with the policy, the needs and the ladder of every task.
+"""The plan of a run: a task graph on pools, with the policy, the requirements and the ladder of every task.
 
-The state of a run follows from its journal and its plan alone. So a run stores the source of its graph and its configuration
-beside the journal, and does not read the user's files again while it runs. A run that is resumed with changed code has a second
-version of its plan; earlier events are folded with the earlier version.
+The state of a run follows from its journal and its plan. So a run stores the source of its graph and its configuration beside
+the journal, and does not read the user's files again. A run resumed with changed code has a second version of its plan; earlier
+events are folded with the earlier version.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ _NO_WORK, _NO_LADDER = PodRequirements(), Ladder(())
 
 
 class Scope(NamedTuple):
-    """One unfolding of a DAG: the root, a task that is a DAG, or one iteration of a loop.
+    """One unfolding of a DAG: the root, a DAG task, or one iteration of a loop.
 
-    ``path`` is that of its task, empty for the root. Iterations count from zero, and their number is appended to the names of
-    their tasks: ``loop/train-3``. ``retry`` is the layer that its tasks inherit, ``work_after`` the seconds of stated work that
-    follow the scope, ``steps_after`` the number of tasks that do it, and ``spec_path`` its path in the graph, which has no
-    iterations.
+    ``path`` is its task's, empty for the root. Iterations count from zero, and their number is appended to the names of their
+    tasks: ``loop/train-3``. ``retry`` is the layer that its tasks inherit, ``work_after`` the seconds of stated work after the
+    scope, ``steps_after`` the number of tasks with it, and ``spec_path`` its path in the graph, without iterations.
     """
 
     dag: Dag
@@ -60,15 +59,15 @@ class Scope(NamedTuple):
 
 
 class PlannedTask(NamedTuple):
-    """One task of the run with its policy, its needs and its ladder."""
+    """One task of the run with its policy, its requirements and its ladder."""
 
     path: str
     spec: TaskSpec
     policy: Policy
     work: PodRequirements
     ladder: Ladder
-    downstream: float = 0.0  # seconds of stated work on the longest path after it; a deadline leaves room for them
-    spec_path: str = ""  # its path in the graph: without the numbers of iterations
+    downstream: float = 0.0  # seconds of stated work on the longest path after it, for its deadline
+    spec_path: str = ""  # its path in the graph, without iteration numbers
     steps_after: float = 0.0  # the most tasks with stated work on a path after it: each may need a launch
 
 
@@ -76,9 +75,9 @@ class PlannedTask(NamedTuple):
 class Plan:
     """A graph on pools under a policy. ``flags`` is the strongest layer: the command line's.
 
-    ``found`` are the names of undescribed pools that were read off nodes: they have a name and a capacity, so that
-    the report can name them, and are rungs only for work that fits no other pool, because such work is not placed.
-    ``keeps_deadlines``: false for what runs on a cluster, where a deadline has no effect.
+    ``found`` are the names of undeclared pools that were read from nodes: they have a name and a capacity for the report, and
+    are rungs only for work that fits no other pool, because such work is not placed. ``keeps_deadlines``: false on a cluster,
+    where a deadline has no effect.
     """
 
     graph: TaskGraph
@@ -94,18 +93,18 @@ class Plan:
     _ladders: dict[tuple[int, int, int], tuple[PodRequirements, Ladder]] = field(default_factory=dict)
 
     def with_pool(self, name: str, *, is_spot: bool) -> Plan:
-        """The plan with one more pool that was read off a node."""
+        """The plan with one more pool that was read from a node."""
         pool = Pool(name, Capacity.SPOT if is_spot else Capacity.ON_DEMAND)
         config = replace(self.config, pools={**self.config.pools, name: pool})
         return replace(self._bare, config=config, found=self.found | {name})
 
     def with_template(self, data: Mapping[str, Any]) -> Plan:
-        """The plan with one more task, or with more of one that it has. Raises the errors of :meth:`TaskGraph.with_template`."""
+        """The plan with one more task, or with more details of a task. Raises the errors of :meth:`TaskGraph.with_template`."""
         return replace(self._bare, graph=self.graph.with_template(data, self.config.pools))
 
     @property
     def _bare(self) -> Plan:
-        """The plan without what was computed of it."""
+        """The plan without cached results."""
         return Plan(self.graph, self.config, self.flags, self.found, self.keeps_deadlines)
 
     @property
@@ -114,9 +113,9 @@ class Plan:
         return Scope(self.graph.root)
 
     def inside(self, planned: PlannedTask, iteration: int | None = None, items: int = 0) -> Scope:
-        """The scope of a task that is a DAG, or of one iteration of a loop over ``items`` items.
+        """The scope of a DAG task, or of one iteration of a loop over ``items`` items.
 
-        The work that follows an iteration is that after the loop, and that of the iterations for which a limit lets it make room.
+        The work after an iteration is the work after the loop, plus that of the iterations that a limit makes wait for it.
         """
         spec = planned.spec
         limit = spec.loop.limit if spec.loop is not None else 0
@@ -133,9 +132,9 @@ class Plan:
         )
 
     def unfold(self, scope: Scope | str = "") -> list[PlannedTask]:
-        """The tasks of a scope in topological order. The path of a loop stands for its first iteration.
+        """The tasks of a scope in topological order. The path of a loop means its first iteration.
 
-        Raises :class:`PipelineError` for a task that can run on no pool.
+        Raises :class:`PipelineError` for a task that cannot run on any pool.
         """
         if isinstance(scope, str):
             scope = self._scope_of(scope)
@@ -146,7 +145,7 @@ class Plan:
         return self._unfolded[scope.path]
 
     def check(self) -> tuple[str, ...]:
-        """Plan every task of every DAG once, so that a task without a pool is refused before the run begins.
+        """Plan every task of every DAG once, so that a task without a pool is refused before the run starts.
 
         Returns notes for the user: a missing fallback, settings that have no effect on one machine.
         """
@@ -158,7 +157,7 @@ class Plan:
             if planned.ladder.rungs and not planned.spec.deferred and not any(planned.work.requests.values()):
                 without_requests.append(planned.spec_path)
         lines = [f"{note} (task {_some(paths)})" for note, paths in notes.items()]
-        if without_requests and (len(without_requests) > 1 or self._has_loop):  # alone on its node it does not share
+        if without_requests and (len(without_requests) > 1 or self._has_loop):  # a single task does not share its node
             lines.append(_default_share_note(without_requests))
         if self.graph.ignored:
             lines.append(
@@ -179,15 +178,15 @@ class Plan:
         return complete
 
     def instance(self, template: str, path: str) -> PlannedTask:
-        """A task of a workload that was made from a task of the root DAG. Raises :class:`KeyError` for one that is not there.
+        """A workload's task made from a task of the root DAG. Raises :class:`KeyError` for an unknown template.
 
-        Its policy follows from its own path and the template's.
+        Its policy depends on its own path and the template's.
         """
         return self._plan(path, template, self.graph.root.tasks[template])
 
     @property
     def described(self) -> Mapping[str, Pool]:
-        """The described pools."""
+        """The declared pools."""
         pools = self.config.pools
         return {name: pool for name, pool in pools.items() if name not in self.found} if self.found else pools
 
@@ -206,7 +205,7 @@ class Plan:
         return self.inside(planned, None if planned.spec.loop is None else 0)
 
     def every_task(self, scope: Scope | None = None) -> Iterator[PlannedTask]:
-        """Every task once; of a loop, the first iteration's tasks."""
+        """Every task once; for a loop, the first iteration's tasks."""
         for planned in self.unfold(self.root if scope is None else scope):
             yield planned
             if planned.spec.dag is not None:
@@ -229,7 +228,7 @@ class Plan:
         return [self._plan(scope.child(s.name), scope.child_spec_path(s.name), s) for s in self._specs(scope)]
 
     def _specs(self, scope: Scope) -> Iterable[TaskSpec]:
-        """The tasks of a scope, with the retry settings that they inherit; the same objects for every iteration."""
+        """The tasks of a scope, with their inherited retry settings; the same objects for every iteration."""
         if scope.retry is None:
             return scope.dag.tasks.values()
         key = (id(scope.dag), id(scope.retry))
@@ -239,7 +238,7 @@ class Plan:
         return self._inherited[key][1]
 
     def _work_after(self, scope: Scope, tasks: list[PlannedTask]) -> Mapping[str, float]:
-        """The longest stated work that follows each task of a scope, by name; all iterations share that of the first."""
+        """The longest stated work after each task of a scope, by name; all iterations share the first one's."""
         if (scope.spec_path, False) not in self._after:
             self._after[scope.spec_path, False] = _after_each(tasks, self.stated_work)
         return self._after[scope.spec_path, False]
@@ -259,8 +258,8 @@ class Plan:
     def stated_work(self, planned: PlannedTask) -> float:
         """The stated work of a task in seconds; of a DAG the longest path through it.
 
-        Iterations of a loop run side by side. Under a limit they follow each other, where the graph has the items; where it has
-        them not, the work of a loop is that of one iteration.
+        Iterations of a loop run in parallel. Under a limit they follow each other if the graph has the items; otherwise the
+        work of a loop is one iteration's.
         """
         if planned.spec.dag is None:
             return planned.policy.expected_duration or 0.0
@@ -292,7 +291,7 @@ class Plan:
         return PlannedTask(path, spec, policy, work, ladder, spec_path=spec_path)
 
     def _ladder(self, spec: TaskSpec, policy: Policy) -> tuple[PodRequirements, Ladder]:
-        """The needs and the ladder of a task. Equal tasks share their requests and constraints, and so their ladder."""
+        """The requirements and the ladder of a task. Equal tasks share their requests and constraints, and so their ladder."""
         key = (id(policy), id(spec.requests), id(spec.constraints))
         if key not in self._ladders:
             work = PodRequirements(
@@ -303,7 +302,7 @@ class Plan:
         return self._ladders[key]
 
     def _policy(self, path: str, spec_path: str, spec: TaskSpec) -> Policy:
-        """The policy of a task; tasks with the same layers share it."""
+        """The policy of a task, shared by tasks with the same layers."""
         layers = self._layers(path, spec_path, spec)
         key = tuple(map(id, layers))
         if key not in self._policies:
@@ -329,7 +328,7 @@ class Plan:
         return any(not pool.is_spot for pool in self.config.pools.values())
 
     def _is_of_exit(self, spec_path: str) -> bool:
-        """Whether a task is an exit handler or lies in one, by its path in the graph."""
+        """Whether a task is or is inside an exit handler, by its path in the graph."""
         dag = self.graph.root
         for name in spec_path.split("/"):
             spec = dag.tasks.get(name)
@@ -340,7 +339,7 @@ class Plan:
         return False
 
     def lost_deadline(self, planned: PlannedTask) -> str:
-        """The message about a task whose deadline has no effect; empty without one."""
+        """The message about a task's deadline that has no effect; empty without one."""
         if self.keeps_deadlines:
             return ""
         return lost_deadline(self._layers(planned.path, planned.spec_path, planned.spec))
@@ -361,14 +360,14 @@ class Plan:
 
 
 def _rounds(loop: Loop | None) -> int:
-    """How many iterations of a loop follow each other at least; one for a DAG without a loop."""
+    """The least number of sequential iterations of a loop; 1 for a DAG without a loop."""
     if loop is None or not loop.limit or loop.items:
         return 1
     return -(-len(loop.raw) // loop.limit)
 
 
 def _after_each(tasks: list[PlannedTask], work: Callable[[PlannedTask], float]) -> dict[str, float]:
-    """The longest work, or the most steps, that follow each task of one DAG, by name."""
+    """The longest work, or the most steps, after each task of one DAG, by name."""
     after: dict[str, float] = {}
     for planned in reversed(tasks):
         tail = after.get(planned.spec.name, 0.0) + work(planned)

@@ -1,8 +1,8 @@
-"""The state of a run: the sum of its events, computed by :mod:`spotwright.engine.fold`.
+"""The state of a run: its folded events, computed by :mod:`spotwright.engine.fold`.
 
-Every view and every decision reads it. Four indexes make decisions cheap, so that none scans all tasks: ``todo`` (tasks that need
-a decision), ``timers`` (a heap of the moments at which a task will need one), ``under_way`` with ``holding`` (attempts that wait
-for a node or have one), and ``missing`` of every task (how many of its upstream tasks have not succeeded). A
+Every view and every decision reads it. Four indexes keep decisions from scanning all tasks: ``todo`` (tasks that need a
+decision), ``timers`` (a heap of the times at which a task will need one), ``under_way`` with ``holding`` (attempts that wait
+for a node or have one), and each task's ``missing`` (the number of its upstream tasks that have not succeeded). A
 :class:`ScopeState` counts the tasks that a pipeline, an iteration or the whole run still waits for.
 """
 
@@ -38,7 +38,7 @@ _UNKNOWN = Pace()
 
 @dataclass(slots=True, eq=False, repr=False)
 class _State:
-    """Equality and text by fields, written once: seven classes that compile their own cost 3 ms of every start of the command."""
+    """Equality and text by fields, written once: seven generated ones add 3 ms to every start of the command."""
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
@@ -54,39 +54,37 @@ class _State:
 
 @dataclass(slots=True, eq=False, repr=False)
 class AttemptState(_State):
-    """One try of a task. Moments are Unix seconds, ``None`` before they happen."""
+    """One attempt of a task. Times are Unix seconds, ``None`` before they happen."""
 
     number: int
-    first: int  # the rung it was first placed on
+    first: int  # its first rung
     rung: int
     pools: tuple[str, ...]
     placed_at: float
     rung_at: float  # when it began to wait on this rung
-    until: float | None = (
-        None  # when it leaves the rung if it has no node; of one that runs, the next look at its deadline
-    )
+    until: float | None = None  # when it leaves the rung without a node; if it runs, the next look at its deadline
     why: str = ""
-    looked_at: float | None = None  # when a deadline last decided that it stays
+    looked_at: float | None = None  # when a deadline last decided to keep it
     kept: str = ""  # why it stays where it runs or waits under a deadline
-    moving: str = ""  # why it is stopped to go on elsewhere
+    moving: str = ""  # why it is stopped to continue elsewhere
     moved_at: float | None = None  # when that was decided
-    target: int | None = None  # the rung where it is to go on; None: on-demand
+    target: int | None = None  # the rung where it continues; None: on-demand
     tried: list[str] = field(default_factory=list)  # why it left the rungs above
-    moves: tuple[float, ...] = ()  # when it went on to wait on another rung
+    moves: tuple[float, ...] = ()  # when it moved to another rung
     node: str | None = None
     pool: str | None = None
     bound_at: float | None = None
-    boot: str = ""  # the first characters of the boot ID that its node had then
+    boot: str = ""  # the first characters of its node's boot ID at that time
     noticed_at: float | None = None
     goes_at: float | None = None
     progress: float | None = None
     first_progress: float | None = None
-    went_on: bool = False  # its first report is of more work than it can have done: earlier attempts had saved some
-    reported_at: float | None = None  # when it last reported its progress
-    between_reports: float = 0.0  # the time from its last report but one, or its start, to the last one
-    measured: Mark | None = None  # how far its reports are in the pace of its task, under a deadline
+    went_on: bool = False  # its first report includes work saved by earlier attempts
+    reported_at: float | None = None  # its last progress report
+    between_reports: float = 0.0  # the time from its start or previous report to the last one
+    measured: Mark | None = None  # its reports already in its task's pace, under a deadline
     started_in: tuple[float, float] | None = (
-        None  # seconds on its node until it was beyond earlier attempts, and by which share
+        None  # seconds on its node until it passed earlier attempts, and by which share
     )
     halted: bool = False
     ended_at: float | None = None
@@ -94,20 +92,20 @@ class AttemptState(_State):
     cause: Cause | None = None
     cause_why: str = ""
     following: str = ""  # the decision after its end, in words
-    then: tuple[str, ...] = ()  # the pools of the next attempt's rung by that decision, where an orchestrator makes it
+    then: tuple[str, ...] = ()  # the pools of the next attempt's rung by that decision, if an orchestrator makes it
     due: float | None = None  # the end of the backoff after it
-    key: str = ""  # of an attempt that an orchestrator made
+    key: str = ""  # of an orchestrator's attempt
     pod: str = ""  # the name of its pod
-    gang: str = ""  # the restart of a set of tasks that it belongs to, as SET/RESTART
-    waits: str = ""  # why the orchestrator says that it has no node, or does not start
+    gang: str = ""  # its restart of a set of tasks, as SET/RESTART
+    waits: str = ""  # the orchestrator's reason why it has no node or does not start
     waits_since: float | None = None  # when that reason began
-    waited: float = 0.0  # seconds for which it waited before, while no node was on its way
-    ordered: float = 0.0  # seconds for which a node was on its way for it before
-    is_open: bool = False  # admitted for all rungs: the pool that takes it decides about its rung
-    taken_back: AttemptRecalled | None = None  # the decision to take it back, because it waits in vain
-    held: PodStuckTerminating | None = None  # its node does not report, and holds its pod
-    released: str = ""  # why its pod was deleted although its node cannot say that it has ended
-    started_at: float | None = None  # when it began on its node, if something had held it up there
+    waited: float = 0.0  # earlier seconds of waiting without a node on its way
+    ordered: float = 0.0  # earlier seconds with a node on its way
+    is_open: bool = False  # admitted for all rungs: the pool that takes it decides its rung
+    taken_back: AttemptRecalled | None = None  # the decision to recall it, because it waits in vain
+    held: PodStuckTerminating | None = None  # its pod is stuck on an unresponsive node
+    released: str = ""  # why its pod was deleted without its node's status
+    started_at: float | None = None  # when it started on its node, if delayed there
     requests: Mapping[str, int] = field(default_factory=dict)  # of its pod, if they differ from its task's
 
     @property
@@ -117,29 +115,29 @@ class AttemptState(_State):
 
     @property
     def is_held_up(self) -> bool:
-        """Whether it has a node and does not start there, as the orchestrator says, or has ended without a start."""
+        """Whether the orchestrator reports that it does not start on its node, or it has ended without a start."""
         return self.bound_at is not None and bool(self.waits) and (self.waits_since or 0.0) >= self.bound_at
 
     @property
     def runs_since(self) -> float | None:
-        """Since when it uses its node; ``None`` for one without a node, and for one that does not start there."""
+        """When it began to use its node; ``None`` if it has no node or does not start there."""
         return None if self.is_held_up else self.bound_at if self.started_at is None else self.started_at
 
     @property
     def taken_by(self) -> str | None:
-        """The pool that took its node. None where its engine ended: no pool took it, so no backoff on a pool follows."""
+        """The pool that reclaimed its node. None if its engine ended: no pool did, so no pool's backoff follows."""
         lost_engine = self.ended is not None and self.ended.settled and self.noticed_at is None
         return None if lost_engine else self.pool
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ScopeState(_State):
-    """An unfolded DAG: the root, the DAG of a task, or one iteration of a loop. ``owner`` is that task, None for the root."""
+    """An unfolded DAG: the root, the DAG of a task, or one iteration of a loop. ``owner`` is the task, None for the root."""
 
     place: Scope
     owner: TaskState | None = field(default=None, compare=False, repr=False)
     unfinished: int = 0  # its tasks that have neither succeeded nor been skipped
-    active: int = 0  # its tasks that have begun and not ended, DAGs included
+    active: int = 0  # its tasks that have started and not ended, DAGs included
     failed: str = ""  # the first of its tasks that failed: only exit handlers start after that
     ended: bool = False
 
@@ -149,22 +147,22 @@ class LoopState(_State):
     """An unfolded loop. Its iterations open in order, as many at a time as its limit allows."""
 
     items: Sequence[Any]
-    scopes: list[ScopeState] = field(default_factory=list)  # those that have been opened, by index
-    open: int = 0  # how many of them have not ended
-    failed: str = ""  # the first failed task of an iteration: no further iteration opens
+    scopes: list[ScopeState] = field(default_factory=list)  # the opened iterations, by index
+    open: int = 0  # the number that have not ended
+    failed: str = ""  # the first failed task of an iteration: no more iterations open
     earlier: Mapping[str, TaskState] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class EnvironmentState(_State):
-    """The Python environment of a task. Moments are Unix seconds; one without ``began_at`` is there without a build."""
+    """The Python environment of a task. Times are Unix seconds; without ``began_at`` it needed no build."""
 
     began_at: float | None = None
     ended_at: float | None = None
     packages: tuple[str, ...] = ()
     log: str = ""  # the name of the build's log in the run's folder
     why: str = ""  # why it cannot be built
-    last_lines: tuple[str, ...] = ()  # of the log of a build that failed
+    last_lines: tuple[str, ...] = ()  # of a failed build's log
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -177,21 +175,21 @@ class TaskState(_State):
     missing: int
     status: TaskStatus = TaskStatus.WAITING
     attempts: list[AttemptState] = field(default_factory=list)
-    resets: tuple[int, ...] = ()  # how many attempts there were at each reset: earlier ones spend no budget
+    resets: tuple[int, ...] = ()  # the number of attempts at each reset: earlier ones spend no budget
     spent: BudgetUse = field(default_factory=BudgetUse)
     next_rung: int | None = None
     due: float | None = None  # end of the backoff
     why: str = ""  # why it failed, was skipped or was cancelled
     parameters: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Mapping[str, Any] = field(default_factory=dict)
-    cached_from: tuple[str, str] | None = None  # run and task whose result was used
+    cached_from: tuple[str, str] | None = None  # the run and task of the used result
     cache_asked: bool = False  # the world was asked for an earlier result
     environment: EnvironmentState | None = None  # once the world was asked to prepare it
     consumers: list[TaskState] = field(default_factory=list)
-    active: bool = False  # counted in its scope: begun, and neither ended nor withdrawn
-    skipped: str = ""  # an upstream task that was skipped: this task is skipped too
-    inside: ScopeState | None = None  # of a DAG that is open or has ended
-    loop: LoopState | None = None  # of a loop that is open or has ended
+    active: bool = False  # counted in its scope: started, and neither ended nor withdrawn
+    skipped: str = ""  # a skipped upstream task: this task is skipped too
+    inside: ScopeState | None = None  # of an open or ended DAG
+    loop: LoopState | None = None  # of an open or ended loop
     pace: Pace = _UNKNOWN  # of its work, from the reports of all its attempts, under a deadline
 
     @property
@@ -201,12 +199,12 @@ class TaskState(_State):
 
     @property
     def goes_on(self) -> bool:
-        """Whether an attempt went on with the work of an earlier one."""
+        """Whether an attempt continued the work of an earlier one."""
         return any(attempt.went_on for attempt in self.attempts)
 
     @property
     def may_start(self) -> bool:
-        """Whether it may start or go on: after a failure in its DAG only exit handlers may start."""
+        """Whether it may start or continue: after a failure in its DAG only exit handlers may start."""
         return not self.scope.failed or self.active or self.plan.spec.after_all
 
     @property
@@ -222,7 +220,7 @@ class TaskState(_State):
 
     @property
     def is_unjudged(self) -> bool:
-        """Whether the newest attempt has ended and its cause is not decided yet."""
+        """Whether the newest attempt has ended without a decided cause."""
         return bool(self.attempts) and self.last.ended is not None and self.last.cause is None
 
 
@@ -234,22 +232,22 @@ class NodeState(_State):
     pool: str
     state: str  # booting | ready | gone
     booted_at: float
-    version: int = 1  # of the plan when it was requested: its price is that version's
+    version: int = 1  # of the plan at its request, which sets its price
     ready_at: float | None = None
     gone_at: float | None = None
     noticed_at: float | None = None
     notices: tuple[str, ...] = ()  # the sources' ids of its notices
-    offers: Mapping[str, int] = field(default_factory=dict)  # what it offers to pods, if its pool does not say
+    offers: Mapping[str, int] = field(default_factory=dict)  # its resources for pods, if its pool does not give them
     why: str = ""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class RunState(_State):
-    """A whole run, folded. Read it freely; only :func:`~spotwright.engine.fold.fold` changes it."""
+    """A whole run, folded. Only :func:`~spotwright.engine.fold.fold` changes it."""
 
     plans: Sequence[Plan]
     version: int = 1  # of the plan, from one
-    grown: Plan | None = field(default=None, compare=False)  # that version with what became known of it since
+    grown: Plan | None = field(default=None, compare=False)  # that version with later knowledge
     meta: RunMeta = field(default_factory=RunMeta)
     status: RunStatus = RunStatus.RUNNING
     why: str = ""
@@ -261,35 +259,31 @@ class RunState(_State):
     epoch: int = 0
     caching: bool = False  # the current engine may look up earlier results
     prepares: bool = False  # the body of the current engine prepares Python environments
-    environments: set[Hashable] = field(default_factory=set)  # those that are ready under the current engine, by key
+    environments: set[Hashable] = field(default_factory=set)  # ready under the current engine, by key
     detached: bool = False  # the last engine left the attempts running for the next one
     tasks: dict[str, TaskState] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
-    former_nodes: list[NodeState] = field(default_factory=list)  # that are gone, and whose names other nodes have now
-    gangs: dict[str, dict[str, Cause]] = field(
-        default_factory=dict
-    )  # by set: its restarts with the causes they are charged for
+    former_nodes: list[NodeState] = field(default_factory=list)  # gone nodes whose names were reused
+    gangs: dict[str, dict[str, Cause]] = field(default_factory=dict)  # by set: its restarts with their charged causes
     todo: dict[str, None] = field(default_factory=dict)
     timers: list[tuple[float, str]] = field(default_factory=list)
     preparing: dict[str, None] = field(default_factory=dict)  # tasks whose environment is being built
     under_way: dict[str, None] = field(default_factory=dict)  # tasks whose attempt waits for a node or runs
-    holding: dict[str, int] = field(default_factory=dict)  # attempts that have a node now, by pool
-    freed: dict[str, float] = field(default_factory=dict)  # when an attempt last gave room back, by pool
+    holding: dict[str, int] = field(default_factory=dict)  # the number of attempts with a node, by pool
+    freed: dict[str, float] = field(default_factory=dict)  # when an attempt last freed room, by pool
     boots: dict[str, tuple[float, ...]] = field(
         default_factory=dict
-    )  # seconds from request to ready at the speed of the pools, by pool: the newest ones of this run
-    earlier_boots: dict[str, tuple[float, ...]] = field(default_factory=dict)  # and of runs before it
+    )  # simulated seconds from request to ready, by pool: this run's newest ones
+    earlier_boots: dict[str, tuple[float, ...]] = field(default_factory=dict)  # and of earlier runs
     failed: list[str] = field(default_factory=list)  # tasks in the order in which they failed
     root: ScopeState | None = None  # None until the pipeline is unfolded
     cancelling: bool = False
     stopping: str = ""
-    expired: str = ""  # why its time is over, in words; empty: it is not
+    expired: str = ""  # why its time is over, in words; empty if it is not
     notes: list[str] = field(default_factory=list)
     events: int = 0
     retired: dict[str, TaskState] = field(default_factory=dict)  # tasks from before the last reset
-    sightings: dict[str, Sightings] = field(
-        default_factory=dict
-    )  # what was seen of spot pools, in runs with a deadline
+    sightings: dict[str, Sightings] = field(default_factory=dict)  # observations of spot pools, in runs with a deadline
 
     @property
     def plan(self) -> Plan:
@@ -298,7 +292,7 @@ class RunState(_State):
 
     @property
     def all_nodes(self) -> Iterator[NodeState]:
-        """Every node of the run, also those whose names were given again."""
+        """Every node of the run, including nodes whose names were reused."""
         yield from self.former_nodes
         yield from self.nodes.values()
 
@@ -309,35 +303,35 @@ class RunState(_State):
 
     @property
     def time_scale(self) -> float:
-        """How many times faster the waits of simulated pools pass."""
+        """The speed-up of simulated pools' waits."""
         return self.meta.time_scale
 
     def known_until(self, now: float | None) -> float:
-        """Up to when the run is known: the last event, or ``now`` (Unix seconds), given while an engine drives the run."""
+        """The time up to which the run is known: the last event, or ``now`` (Unix seconds) while an engine drives the run."""
         if now is None or self.status is not RunStatus.RUNNING:
             return self.last_at
         return max(now, self.last_at)
 
     @property
     def ends_by(self) -> float | None:
-        """When the time of the whole run is over (Unix seconds); ``None`` where the pipeline sets no limit.
+        """The end of the run's time (Unix seconds); ``None`` if the pipeline sets no limit.
 
-        The time scale does not shorten it, because work takes its real time; the same holds for the timeout of a task.
+        The time scale does not shorten it, because work takes real time; the same holds for a task's timeout.
         """
         seconds = self.plan.graph.active_deadline
         return None if seconds is None or self.expired else self.begun_at + seconds
 
     def launches(self, pool: str) -> Launches:
-        """What the pool states of its boots, and what this run and earlier ones saw of them, in real seconds."""
+        """The pool's boot times as configured and as seen by this run and earlier ones, in real seconds."""
         seen = newest_boots(self.earlier_boots.get(pool, ()), self.boots.get(pool, ()))
         stated = self.plan.config.pools[pool].boot / self.time_scale
         return Launches(stated, tuple(boot / self.time_scale for boot in seen))
 
     def is_over(self, task: TaskState) -> bool:
-        """Whether the time of the run is over for a task. Exit tasks and tasks inside them go on, as under Argo."""
+        """Whether the run's time is over for a task. Exit tasks and tasks inside them continue, as under Argo."""
         return bool(self.expired) and not task.is_of_exit
 
     @property
     def halting(self) -> bool:
-        """Whether all attempts are to be stopped."""
+        """Whether all attempts must stop."""
         return self.cancelling or bool(self.stopping)

@@ -1,4 +1,4 @@
-"""Forecasts what a run will cost and when it will end, policy by policy, over sampled markets. Needs numpy.
+"""Forecasts the cost and the end of a run under each policy, over sampled markets. Needs numpy.
 
-``spotwright plan`` shows it. :mod:`spotwright.forecast.forecast` is the way in: tasks with durations, a market, the policies.
+``spotwright plan`` shows it. The entry point is :mod:`spotwright.forecast.forecast`: tasks with durations, a market, policies.
 """

@@ -1,11 +1,11 @@
-"""Simulates one job with a deadline in thousands of windows at once, and finds the floor that no policy can beat.
+"""Simulates one job with a deadline in thousands of windows at once, and computes the lower bound of its cost.
 
-A policy is asked as the engine asks it (:meth:`spotwright.deadlines.choice.Chooser.choose`), with an array of jobs: at every look
-at the market and whenever what it said holds no longer. Between two decisions jobs run on in whole arrays. A node is paid by the
-second, from its request on. A look is due every tick of the windows, at their ticks; other looks, launches and work than the
-policy knows of make a bad day (:class:`Conditions`).
+A policy is called as by the engine (:meth:`spotwright.deadlines.choice.Chooser.choose`), with an array of jobs: at every look
+at the market and whenever its last decision expires. Between decisions all jobs run on as arrays. A node is paid by the second,
+from its request on. A look is due at every tick of the windows; :class:`Conditions` vary the looks, launches and work from
+those that the policy assumes.
 
-The floor is the cheapest way through a window known in advance: exact, by backward dynamic programming.
+The lower bound is the cheapest way through a window known in advance: exact, by backward dynamic programming.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["AS_STATED", "Conditions", "Results", "cheapest", "simulate"]
 
 
 class Conditions(NamedTuple):
-    """What a job meets besides the market. Durations in seconds; ``None``: as the job states.
+    """A job's conditions besides the market. Durations in seconds; ``None``: as the job states.
 
-    ``launch`` is what a launch takes; a job knows it once one has lasted as long as stated. ``work`` is how much there is to do;
-    a job knows it once it has done ``shown`` of it. Looks are ``every`` so many seconds (``None``: at each tick), the second one
-    ``phase`` after the start (``None``: after one such time).
+    ``launch`` is the actual time of a launch, known to a job once a launch has lasted as long as stated. ``work`` is the actual
+    work, known once the job has done ``shown`` of it. Looks are ``every`` seconds apart (``None``: one per tick), the second
+    one ``phase`` after the start (``None``: one such interval).
     """
 
     launch: float | None = None
@@ -42,15 +42,15 @@ class Conditions(NamedTuple):
 
 
 AS_STATED = Conditions()
-"""A day on which all is as the job states."""
+"""The conditions that the job states."""
 
 
 class Results(NamedTuple):
-    """What became of a job in each window, as arrays. Costs are in the currency of the prices, times in seconds.
+    """A job's results in each window, as arrays. Costs are in the currency of the prices, times in seconds.
 
-    ``finish`` is the time from the start to the end, ``late`` whether that is after the deadline; ``spot`` and ``on_demand`` are
-    the times that were paid for. ``launches`` and ``moves`` are counted; a move leaves a node that was not reclaimed.
-    ``hopeless``: when the job was first seen to be other than stated, on-demand could not meet its deadline any more.
+    ``finish`` is the time from the start to the end, ``late`` whether that is after the deadline; ``spot`` and ``on_demand``
+    are the paid times. ``launches`` and ``moves`` are counts; a move leaves a node that was not reclaimed. ``hopeless``: when
+    the job was first seen to differ from its statement, on-demand could no longer meet its deadline.
     """
 
     cost: Any
@@ -72,9 +72,9 @@ def simulate(
 ) -> Results:
     """Simulate a job under a policy in every window, whose pools are the policy's.
 
-    Spot is paid at the prices of the windows, if they have some, else at the prices of the policy's pools. ``hazards`` gives the
-    ages of spells that began before the windows. After the end of a window its market stays as it is. Raises
-    :class:`InputError` for windows that are shorter than the deadline or have another number of pools.
+    Spot is paid at the windows' prices, if any, else at the prices of the policy's pools. ``hazards`` gives the ages of spells
+    that began before the windows. After the end of a window its market no longer changes. Raises :class:`InputError` for
+    windows that are shorter than the deadline or have another number of pools.
     """
     windows.checked(math.ceil(job.checked().deadline / windows.tick - 1e-9) if job.is_possible else 0)
     if windows.pools != len(policy.pools):
@@ -107,10 +107,10 @@ class _Jobs:
         self._policy, self._job, self._windows = policy, job, windows
         self._launch = job.overhead if conditions.launch is None else conditions.launch
         self._work = job.work if conditions.work is None else conditions.work
-        self._told = min(job.overhead, self._launch)  # how long a launch may last before it is seen to take longer
+        self._told = min(job.overhead, self._launch)  # the time after which a longer launch is noticed
         self._shown = min(conditions.shown, job.work)
         count = windows.size
-        self._at, self._until = np.zeros(count), np.zeros(count)  # the clock of each job, and when it asks again
+        self._at, self._until = np.zeros(count), np.zeros(count)  # each job's clock, and its next decision
         self._left, self._starting = np.full(count, self._work), np.zeros(count)
         self._mode, self._pool = np.full(count, Action.WAIT, np.int8), np.full(count, -1)
         self._knows_launch = np.full(count, self._launch == job.overhead)
@@ -129,11 +129,11 @@ class _Jobs:
         self._age = np.where(self._up, *first)
 
     def is_open(self) -> Any:
-        """Whether each job has not ended yet."""
+        """Which jobs have not ended yet."""
         return np.isinf(self._finish)
 
     def meet(self, index: int) -> None:
-        """The market at a tick; nodes of pools without spot are lost."""
+        """Apply the market at a tick; nodes of pools without spot are lost."""
         tick = self._windows.tick
         before, up = self._up, self._windows.up[:, min(index, self._windows.ticks - 1)]
         self._age = np.where(up == before, self._age + tick, 0.0)
@@ -144,7 +144,7 @@ class _Jobs:
             self._prices = self._windows.prices[:, min(index, self._windows.ticks - 1)]
 
     def look(self) -> None:
-        """All jobs are asked again now."""
+        """Let all jobs decide again now."""
         self._until[:] = self._at
 
     def run(self, until: float) -> None:
@@ -181,7 +181,7 @@ class _Jobs:
         self._until[asked] = self._at[asked] + choices.until
 
     def _step(self, due: Any, until: float) -> None:
-        """To the next thing that happens: a decision, the end, something to learn, or this moment."""
+        """Advance to the next event: a decision, the end, something to learn, or ``until``."""
         at, mode, starting, left = self._at[due], self._mode[due], self._starting[due], self._left[due]
         runs = mode != Action.WAIT
         needs = np.where(runs, starting + left, np.inf)
@@ -205,14 +205,14 @@ class _Jobs:
         self._cost[due] += (spot * price + on_demand * self._job.on_demand_price) / 3600.0
 
     def _learns(self, due: Any, runs: Any) -> Any:
-        """In how many seconds each job sees how long a launch takes, and how much work there is; infinite: it does not."""
+        """The seconds until each job learns the actual launch time and the actual work; infinite: never."""
         starting = self._starting[due]
         launch = np.where(self._knows_launch[due] | (starting <= DUST), np.inf, starting - self._launch + self._told)
         work = np.where(self._knows_work[due], np.inf, starting + self._left[due] - self._work + self._shown)
         return np.where(runs, np.stack([launch, work]), np.inf)
 
     def _learn(self, due: Any, learned: Any) -> None:
-        """The truth about launches and work is seen, and the jobs are asked at once."""
+        """Reveal the actual launch times and work, and let the jobs decide at once."""
         self._knows_launch[due] |= learned[0]
         self._knows_work[due] |= learned[1]
         some = due[learned.any(axis=0) & np.isinf(self._finish[due])]
@@ -221,7 +221,7 @@ class _Jobs:
         self._hopeless[some] |= self._at[some] + launch + self._left[some] > self._job.deadline + DUST
 
     def results(self) -> Results:
-        """What became of the jobs."""
+        """The results of the jobs."""
         return Results(
             self._cost, self._finish, self._finish > self._job.deadline + 1e-3, self._spot, self._on_demand, self._launches,
             self._moves, self._hopeless,
@@ -229,14 +229,14 @@ class _Jobs:
 
 
 _NEVER = 1e30
-_AT_A_TIME = 8  # windows; more do not fit into a processor's cache
-_MOST_GRAINS = 60  # of a tick: with 10-minute ticks an overhead may be any number of whole 10 seconds
+_AT_A_TIME = 8  # windows; more do not fit into the processor's cache
+_MOST_GRAINS = 60  # per tick: with 10-minute ticks an overhead may be any multiple of 10 seconds
 
 
 class _Grid(NamedTuple):
-    """The states of a job: ``ticks`` decisions, ``grains`` a tick, ``overhead`` in grains, ``width`` amounts of lost work.
+    """The states of a job: ``ticks`` decisions, ``grains`` per tick, ``overhead`` in grains, ``width`` amounts of lost work.
 
-    A grain is the largest unit of which a tick and the overhead are whole multiples.
+    A grain is the largest unit that divides both a tick and the overhead.
     """
 
     tick: float
@@ -252,7 +252,7 @@ class _Grid(NamedTuple):
 
     @property
     def stages(self) -> int:
-        """The number of ticks that end with some overhead of a launch still to go."""
+        """The number of ticks that end before a launch is over."""
         return max(0, -(-self.overhead // self.grains) - 1)
 
 
@@ -269,13 +269,13 @@ def _grid(job: Job, tick: float) -> _Grid:
 
 
 def cheapest(job: Job, windows: Windows, prices: Sequence[float] = ()) -> Any:
-    """The smallest possible cost of a job in each window, paid by the second, one number a window.
+    """The smallest possible cost of a job in each window, paid by the second.
 
-    Who knows the window decides at its ticks; no policy that looks at the market then, and leaves spot or a wait in between only
-    at the last moment, costs less. ``prices`` are spot's by pool, if the windows have none; by default the job's.
+    Decisions are at ticks, with the window known; no policy that looks at the market at ticks, and leaves spot or a wait in
+    between only at the last moment, costs less. ``prices`` are spot's by pool, if the windows have none; by default the job's.
     Moving a checkpoint is free. A job that on-demand cannot finish in time costs as much as on-demand alone.
 
-    Raises :class:`InputError` for an overhead that is not a whole multiple of a sixtieth of a tick or of a larger part of one.
+    Raises :class:`InputError` for an overhead that shares no unit of at least a sixtieth of a tick with the tick.
     """
     if not job.checked().is_possible or job.work <= DUST:
         length = job.work + job.overhead if job.work > DUST else 0.0
@@ -289,11 +289,11 @@ def cheapest(job: Job, windows: Windows, prices: Sequence[float] = ()) -> Any:
 
 
 def _few(job: Job, grid: _Grid, up: Any, paid: Any) -> Any:
-    """The cheapest ways through a few windows at once, so that numpy has enough to do at a time."""
+    """The smallest costs of a few windows at once, a batch large enough for numpy."""
     stages, width = 1 + grid.stages, grid.width
     prices = np.where(up, paid[:, : grid.ticks] / 3600.0, _NEVER)
     late = np.arange(width) * grid.grain + job.work > job.deadline + DUST
-    # waiting, on-demand by stage, spot by pool and stage; windows; work lost, with room for the tick that loses most
+    # waiting, on-demand by stage, spot by pool and stage; windows; work lost, with room for the costliest tick
     now = np.full((1 + stages * (1 + len(up)), up.shape[2], width + grid.grains), _NEVER)
     now[:, :, :width][:, :, ~late] = 0.0
     later = now.copy()
@@ -304,7 +304,7 @@ def _few(job: Job, grid: _Grid, up: Any, paid: Any) -> Any:
         now, later = later, now
         over = tick * grid.tick - job.work + DUST
         done = min(width, int(over / grid.grain) + 1) if over >= 0 else 0
-        # what a job can have lost, and is not done
+        # the work that an unfinished job can have lost
         first, last = min(done, width - 1), min(width, tick * grid.grains + 1)
         left = job.work - tick * grid.tick + np.arange(first, last) * grid.grain
         lasts = np.clip(left[None, :] + _overheads(grid)[:, None], 0.0, grid.tick)  # by stage, the launch last
@@ -325,6 +325,6 @@ def _few(job: Job, grid: _Grid, up: Any, paid: Any) -> Any:
 
 
 def _overheads(grid: _Grid) -> Any:
-    """The seconds of a launch that are left in each stage, and at last of one that begins."""
+    """The seconds of a launch left in each stage; the last value is a new launch."""
     stages = [0] + [grid.overhead - stage * grid.grains for stage in range(1, 1 + grid.stages)]
     return np.array([*stages, grid.overhead]) * grid.grain

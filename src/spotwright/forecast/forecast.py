@@ -1,7 +1,8 @@
-"""Makes a forecast: runs the tasks through the markets under every policy, and draws the conclusions.
+"""Makes a forecast: runs the tasks through the markets under every policy, and picks the best policy.
 
-The best policy is the one with the lowest mean cost among those that a run can follow and that hold what is asked: the run ends,
-and not after its deadline, in as many markets as the certainty says. Where none holds that, it is the one that is late the least.
+The best policy has the lowest mean cost among the policies that a run can follow and that meet the requirement: the run ends,
+and by its deadline, in the share of markets given by the certainty. If none meets it, the best policy is the one that is late
+least often.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ __all__ = [
 
 
 class Distribution(NamedTuple):
-    """A figure over all markets: its mean, and the values that it stays within in 10, 50, 90 and 99 % of them.
+    """A figure over all markets: its mean and its 10th, 50th, 90th and 99th percentiles.
 
-    Infinite where the run does not end in so many markets.
+    Infinite if the run does not end in enough markets.
     """
 
     mean: float
@@ -53,7 +54,7 @@ class Distribution(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """A histogram of a figure over all markets: 41 edges and the counts of the 40 bins between them; ``beyond`` have no end."""
+    """A histogram over all markets: 41 edges and the counts of the 40 bins between them; ``beyond`` counts infinite values."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
@@ -63,9 +64,9 @@ class Bins(NamedTuple):
 class PolicyForecast(NamedTuple):
     """One policy. ``finish`` is in seconds from the start, ``late`` the share of markets in which the deadline is missed.
 
-    ``late`` is ``None`` without a deadline; ``fails`` is the share of markets in which the run does not end. ``spot`` is the
-    share of the money that goes to spot. ``points`` are costs and ends of some markets, for a picture; ``cost_bins`` and
-    ``finish_bins`` count all markets.
+    ``late`` is ``None`` without a deadline; ``fails`` is the share of markets in which the run does not end. ``spot`` is spot's
+    share of the cost. ``points`` are costs and ends of some markets, for a picture; ``cost_bins`` and ``finish_bins`` count all
+    markets.
     """
 
     name: str
@@ -83,8 +84,8 @@ class PolicyForecast(NamedTuple):
 class TaskForecast(NamedTuple):
     """One task, or all iterations of one in a loop (``times``); durations in seconds, costs are means of one iteration.
 
-    ``every`` is the work between two saves (``None``: it does not save, infinite: a save costs more than it spares). ``budget``
-    is the number of interruptions that it stays within for the chosen certainty, on spot alone.
+    ``every`` is the work between two saves (``None``: it does not save, infinite: saving does not pay). ``budget`` is the
+    number of interruptions that it does not exceed with the chosen certainty, on spot alone.
     """
 
     path: str
@@ -104,7 +105,7 @@ class TaskForecast(NamedTuple):
 
 
 class Market(NamedTuple):
-    """The supply of one spot pool over all markets: the share of time with spot, and losses an hour with spot."""
+    """The supply of one spot pool over all markets: the share of time with spot, and losses per hour with spot."""
 
     pool: str
     availability: float
@@ -112,12 +113,12 @@ class Market(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """A whole forecast. Costs are in ``currency``; empty: relative to an hour on on-demand, because a pool has no price.
+    """A forecast. Costs are in ``currency``; empty: relative to an hour on on-demand, because a pool has no price.
 
-    ``best`` is the name of the policy to take and ``why`` the reason. ``budget`` is the needed ``interruptions.max`` for
-    ``certainty``. ``nearest`` is the shortest deadline that can be promised, in seconds. ``deadline_costs`` is by how much the
-    mean cost with the deadline is above that of the cheapest policy without one. ``prices`` say where each price is from.
-    ``not_judged``: the pools of which it is not known whether the tasks fit.
+    ``best`` is the name of the best policy and ``why`` the reason. ``budget`` is the ``interruptions.max`` that ``certainty``
+    needs. ``nearest`` is the shortest deadline that can be guaranteed, in seconds. ``deadline_costs`` is the mean cost with the
+    deadline minus that of the cheapest policy without one. ``prices`` have each price's source. ``not_judged``: the pools that
+    may or may not have room for the tasks.
     """
 
     pipeline: str
@@ -148,13 +149,13 @@ class Forecast(NamedTuple):
 
 
 def distribution(values: Any) -> Distribution:
-    """The distribution of an array. A quantile is a value that was met, so that an infinite one spoils no other."""
+    """The distribution of an array. A quantile is a value of the array, so that an infinite value does not spoil others."""
     found = np.quantile(values, (0.1, 0.5, 0.9, 0.99), method="higher")
     return Distribution(float(np.mean(values)), *(float(value) for value in found))
 
 
 def bins(values: Any) -> Bins:
-    """The histogram of an array, from its least to its greatest finite value; the first bin has them where all are equal."""
+    """The histogram of an array, from its least to its greatest finite value; equal values are all in the first bin."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
     counts, edges = np.histogram(finite, _BINS, (low, high if high > low else low + 0.01 * (abs(low) or 1.0)))
@@ -162,14 +163,14 @@ def bins(values: Any) -> Bins:
 
 
 def best_interval(save: float, rate: float) -> float:
-    """Seconds of work between two saves of ``save`` seconds each, with ``rate`` losses a second; infinite without losses."""
+    """The best work time between saves of ``save`` seconds each, with ``rate`` losses per second; infinite without losses."""
     if rate <= 0:
         return math.inf
     if save <= 0:
         return 0.0
     x = save * rate
     if x > 30:
-        return 1 / rate  # y differs from 1 by less than the precision of a float
+        return 1 / rate  # y differs from 1 by less than a float's precision
     # With y = 1 + W(-exp(-x - 1)): y solves y + log1p(-y) = -x. Newton's method from Young's term.
     y = min(math.sqrt(2 * x), 1 - 0.5 * math.exp(-x - 1))
     for _ in range(60):
@@ -181,17 +182,17 @@ def best_interval(save: float, rate: float) -> float:
 
 
 ON_DEMAND, SPOT, DEADLINE, UNIFORM_PROGRESS = "on-demand", "spot", "deadline", "uniform-progress"
-"""The policies of a forecast: on-demand only, spot as the policy says, the solved policy, and what that is compared with."""
+"""The policies of a forecast: on-demand only, spot as configured, the solved policy, and its published counterpart."""
 
-_CRASHES = 1 / (30 * 86400)  # a node of any kind fails by itself about once in thirty days
+_CRASHES = 1 / (30 * 86400)  # any node fails about once in thirty days
 _POINTS = 150
 _BINS = 40  # of a histogram
-_MOST_CELLS = 3_000_000  # tasks times markets: a policy takes 32 bytes for each
+_MOST_CELLS = 3_000_000  # tasks times markets: a policy takes 32 bytes per cell
 _SHOWN = 6  # tasks in one warning
 
 
 class Question(NamedTuple):
-    """What a forecast is asked. ``deadline`` is in seconds from the start, ``certainty`` a share above 0 and below 1."""
+    """The parameters of a forecast. ``deadline`` is in seconds from the start, ``certainty`` a share above 0 and below 1."""
 
     pipeline: str
     deadline: float | None
@@ -202,9 +203,9 @@ class Question(NamedTuple):
 
 
 def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: str, now: float) -> Forecast:
-    """The forecast of a run of these tasks on these pools; ``now`` dates the prices.
+    """Forecast a run of these tasks on these pools; ``now`` dates the prices.
 
-    Raises :class:`InputError` for a market that cannot be drawn, a recording of a pool that is not used, and too many tasks.
+    Raises :class:`InputError` for a market that cannot be sampled, a recording of an unused pool, and too many tasks.
     """
     if len(tasks.tasks) * question.markets > _MOST_CELLS:
         most = max(1, _MOST_CELLS // len(tasks.tasks))
@@ -257,7 +258,7 @@ def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: 
 class _Runs:
     """The outcomes of every policy, on the same markets.
 
-    ``quickest`` has every task on on-demand that may run there. It is a separate policy if no task needs spot.
+    ``quickest`` runs every task on on-demand if it may run there. It is a separate policy if no task needs spot.
     """
 
     def __init__(
@@ -284,12 +285,12 @@ class _Runs:
 
 
 def _needs_spot(task: TaskToCome) -> bool:
-    """Whether a task runs on spot alone."""
+    """Whether a task can only run on spot."""
     return bool(task.spot) and task.on_demand is None
 
 
 def _without_on_demand(tasks: Sequence[TaskToCome]) -> Iterator[str]:
-    """Why there is no figure for on-demand alone, if so."""
+    """Why there is no figure for on-demand alone, if there is none."""
     reasons: dict[str, dict[str, None]] = {}
     for task in filter(_needs_spot, tasks):
         reasons.setdefault(task.needs_spot, {})[task.spec_path] = None
@@ -299,7 +300,7 @@ def _without_on_demand(tasks: Sequence[TaskToCome]) -> Iterator[str]:
 
 
 def _interval(task: TaskToCome, rates: Any, names: Sequence[str]) -> float:
-    """The seconds of work between two saves of a task; infinite if it does not save, or a save would not pay."""
+    """The seconds of work between two saves of a task; infinite if it does not save or saving does not pay."""
     if not task.saves or not task.spot:
         return math.inf
     every = best_interval(task.save, float(rates[names.index(task.spot[0].pool)]) + _CRASHES)
@@ -307,7 +308,7 @@ def _interval(task: TaskToCome, rates: Any, names: Sequence[str]) -> float:
 
 
 def _longest(tasks: Sequence[TaskToCome]) -> float:
-    """The time of the longest path through the tasks without an interruption, each with its own boot."""
+    """The time of the longest path through the tasks without interruptions, with a boot for each task."""
     ends: list[float] = []
     for task in tasks:
         boot = task.on_demand.boot if task.on_demand is not None else task.overhead
@@ -346,12 +347,12 @@ def _mean(outcomes: Outcomes) -> float:
 
 
 def _needed_budget(patient: Outcomes, certainty: float) -> float:
-    """The number of interruptions that no task of the run exceeds with this certainty, on spot alone."""
+    """The number of interruptions that no task exceeds with this certainty, on spot alone."""
     return float(np.quantile(patient.taken.max(axis=0), certainty, method="higher"))
 
 
 def _best(policies: Sequence[PolicyForecast], question: Question) -> tuple[str, str]:
-    """The best policy that a run can follow, and why it is the best."""
+    """The best policy that a run can follow, and the reason."""
     can = [policy for policy in policies if policy.name != UNIFORM_PROGRESS]
     bad = 1.0 - question.certainty
     holding = [policy for policy in can if _risk(policy) <= bad + 1e-9]
@@ -452,7 +453,7 @@ def _warnings(
 
 
 def _crowded(tasks: Sequence[TaskToCome], outcomes: Outcomes, pools: Mapping[str, Pool]) -> Iterator[str]:
-    """Pools that may have too few nodes for all tasks that run at once: the plan lets none of them wait for another."""
+    """Pools that may have too few nodes for concurrent tasks: the plan does not model their waiting for each other."""
     steps: dict[str, list[tuple[float, float]]] = {}
     for index, task in enumerate(tasks):
         end = float(outcomes.end[index, 0])
@@ -462,7 +463,7 @@ def _crowded(tasks: Sequence[TaskToCome], outcomes: Outcomes, pools: Mapping[str
                 steps.setdefault(offer.pool, []).extend([(start, offer.share), (end, -offer.share)])
     for name, changes in steps.items():
         at_once = most = 0.0
-        for _, share in sorted(changes):  # what ends at a moment goes before what begins
+        for _, share in sorted(changes):  # at the same moment, ends before starts
             at_once += share
             most = max(most, at_once)
         if math.ceil(most - 1e-6) > pools[name].max_nodes:
@@ -473,7 +474,7 @@ def _crowded(tasks: Sequence[TaskToCome], outcomes: Outcomes, pools: Mapping[str
 
 
 def _about_rate(rate: float | None, tasks: Sequence[TaskToCome]) -> Iterator[str]:
-    """A question where spot is lost within an hour, as by a share in percent that was written as a number."""
+    """A question if spot is lost within an hour, as when a percentage was written as a number."""
     if rate is None or rate < 1.0:
         return
     lasts = 3600.0 / rate
@@ -487,7 +488,7 @@ def _about_rate(rate: float | None, tasks: Sequence[TaskToCome]) -> Iterator[str
 
 
 def _about_supply(supply: Supply, names: Sequence[str]) -> Iterator[str]:
-    """What is unusual about the markets."""
+    """Warnings about unusual markets."""
     for index, name in enumerate(names):
         if supply.availability(index) == 0.0:
             yield f"pool {name} never has spot in these markets"
@@ -498,7 +499,7 @@ def _about_supply(supply: Supply, names: Sequence[str]) -> Iterator[str]:
 
 
 def _unstated(tasks: Sequence[TaskToCome]) -> Iterator[str]:
-    """What a run with a deadline needs to know of its tasks and the policy does not say."""
+    """Tasks' settings that a deadline needs and the policy lacks."""
     missing: dict[str, str] = {}
     for task in tasks:
         policy, needs = task.policy, []
@@ -517,13 +518,13 @@ def _unstated(tasks: Sequence[TaskToCome]) -> Iterator[str]:
 
 
 def _price_source(pools: Mapping[str, Pool], names: Sequence[str]) -> str:
-    """Where prices come from: ``configured``, ``example`` for the built-in pools, or ``mixed``."""
+    """The source of prices: ``configured``, ``example`` for the built-in pools, or ``mixed``."""
     sources = {pools[name].price_source.value for name in names} or {pool.price_source.value for pool in pools.values()}
     return sources.pop() if len(sources) == 1 else "mixed"
 
 
 def _prices(tasks: Tasks, pools: Mapping[str, Pool], currency: str, now: float) -> Iterator[str]:
-    """The price of each pool that is used, with where it is from and how old it is."""
+    """The price of each used pool, with its source and age."""
     used = {offer.pool for task in tasks.tasks for offer in (*task.spot, *filter(None, (task.on_demand,)))}
     for name, pool in pools.items():
         if name in used and pool.price is not None:

@@ -1,15 +1,15 @@
 """Runs all tasks of a forecast through all markets at once: a loop over waves of tasks and over their attempts, numpy inside.
 
-A market is a sampled window of every spot pool, with the moment at which each spell ends. A wave is the tasks of one depth of
-the graph. Every task of a wave in every market is an element of flat arrays; the elements take one attempt, or one wait, at a
-time until all of them have ended. This module draws no random numbers, so two policies meet the same luck.
+A market is a sampled window of every spot pool, with the end of each spell. A wave is the tasks of one depth of the graph.
+Every task of a wave in every market is an element of flat arrays; each step is one attempt or one wait of every element, until
+all have ended. Policies draw no random numbers, so they face the same market.
 
-A task that saves its work loses what it did since its last save, and each save takes its time; another one loses all of it.
-Losses hit all nodes of a pool at once, because supply is one signal a pool. A node is paid from its request on, with its boot. A
-task that follows another one on the same pool takes over its node where that is there still: an empty node stays for ten minutes,
-as in the local world and by default under the cluster autoscaler.
+A task that saves its work loses the work since its last save, and each save takes time; any other task loses all of it. Losses
+hit all nodes of a pool at once, because supply is one signal per pool. A node is paid from its request on, including its boot.
+A task that follows another one on the same pool reuses its node if it still exists: an empty node stays for ten minutes, as in
+local runs and by default under the cluster autoscaler.
 
-What a task without a node does next is decided by its policy (:mod:`spotwright.forecast.rules`).
+The policy (:mod:`spotwright.forecast.rules`) decides the next action of a task without a node.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ __all__ = ["Outcomes", "Source", "Supply", "heirs", "simulate", "supply_from", "
 
 
 _SHORTEST, _LONGEST = 60.0, 600.0  # seconds of a tick
-_MARKET_TICKS = 1500  # a market has about so many ticks, where they are no shorter and no longer than that
+_MARKET_TICKS = 1500  # ticks of a market, about, within these bounds of a tick
 _MOST_TICKS = 4000
-_LEAST_DAYS = 5.0  # a market that begins again too soon would have the same short spells for ever
+_LEAST_DAYS = 5.0  # a shorter market would repeat the same short spells
 _NEVER = 1 << 30
 
 
 class Source(NamedTuple):
-    """Where markets come from: recordings by name, or the model with a mean ``rate`` of losses an hour with spot.
+    """The source of markets: recordings by name, or the model with a mean ``rate`` of losses per hour with spot.
 
-    ``pools`` gives single pools their own recording, by the pool's name. Without a rate the model has the shipped hazards.
+    ``pools`` assigns recordings to single pools, by the pool's name. Without a rate the model uses the shipped hazards.
     """
 
     traces: Mapping[str, Trace] = {}
@@ -64,10 +64,10 @@ class Source(NamedTuple):
 class Supply(NamedTuple):
     """Markets of all spot pools, with each market's shift in seconds.
 
-    ``up[pool, tick, market]`` says whether spot is up, ``change`` the ticks until that changes, ``lasted`` the ticks since it
+    ``up[pool, tick, market]``: whether spot is up; ``change``: the ticks until that changes; ``lasted``: the ticks since it
     did.
 
-    ``words`` say where the markets come from, ``notes`` what a reader of the forecast should know of them.
+    ``words`` describe the source of the markets, ``notes`` are for readers of the forecast.
     """
 
     tick: float
@@ -84,13 +84,13 @@ class Supply(NamedTuple):
         return int(self.up.shape[2])
 
     def began(self, pool: Any, market: Any, now: Any) -> Any:
-        """When the present spells began, in seconds from the start of the run; minus infinity if they always were."""
+        """When the current spells began, in seconds from the start of the run; minus infinity if they never changed."""
         index = np.floor((now + self.shift[market]) / self.tick + 1e-9).astype(np.int64)
         lasted = self.lasted[pool, index % self.up.shape[1], market]
         return np.where(lasted >= _NEVER, -np.inf, (index - lasted) * self.tick - self.shift[market])
 
     def look(self, pool: Any, market: Any, now: Any) -> tuple[Any, Any]:
-        """Whether pools are up at these moments, and when that changes (infinite: never); arrays of one length."""
+        """Whether pools are up at these moments, and when that changes (infinite: never); arrays of equal length."""
         index = np.floor((now + self.shift[market]) / self.tick + 1e-9).astype(np.int64)
         place = pool, index % self.up.shape[1], market
         left = self.change[place]
@@ -110,10 +110,10 @@ class Supply(NamedTuple):
 
 
 def supply_of(source: Source, pools: Sequence[str], span: float, markets: int, seed: int) -> Supply:
-    """Sample markets for pools, which come and go independently of each other, for runs that take about ``span`` seconds.
+    """Sample markets of independent pools for runs of about ``span`` seconds.
 
-    A market is three times as long, and five days at least. The same seed gives the same markets. Raises
-    :class:`InputError` for a rate out of range.
+    A market is three times as long, at least five days. The same seed gives the same markets. Raises :class:`InputError` for a
+    rate out of range.
     """
     if markets < 1:
         raise InputError(f"--markets {markets}: expected 1 or more")
@@ -144,7 +144,7 @@ def supply_of(source: Source, pools: Sequence[str], span: float, markets: int, s
 
 
 def supply_from(tick: float, up: Any, shift: Any) -> Supply:
-    """The supply of markets that are there already: ``up[pool, tick, market]`` with each market's shift in seconds."""
+    """The supply of given markets: ``up[pool, tick, market]`` with each market's shift in seconds."""
     change = _until_change(up)
     return Supply(tick, up, change, _until_change(up[:, ::-1])[:, ::-1] - 1, shift)
 
@@ -152,7 +152,7 @@ def supply_from(tick: float, up: Any, shift: Any) -> Supply:
 def _recorded(
     traces: Mapping[str, Trace], tick: float, ticks: int, markets: int, seed: Sequence[int], notes: list[str]
 ) -> Any:
-    """Windows of recordings, each of them as often, in a drawn order."""
+    """Windows of recordings, equally often from each, in random order."""
     length = ticks * tick
     whole = {name: _repeated(name, trace, length, tick, notes) for name, trace in traces.items()}
     rng = np.random.default_rng([*seed, 1])
@@ -161,7 +161,7 @@ def _recorded(
 
 
 def _overlap(traces: Mapping[str, Trace], span: float, markets: int) -> list[str]:
-    """A note where recordings hold fewer runs that do not overlap than there are markets."""
+    """A note if the recordings hold fewer non-overlapping runs than there are markets."""
     worth = max(1, int(sum(trace.length for trace in traces.values()) / max(span, 1.0)))
     if worth >= markets:
         return []
@@ -169,7 +169,7 @@ def _overlap(traces: Mapping[str, Trace], span: float, markets: int) -> list[str
 
 
 def _repeated(name: str, trace: Trace, length: float, tick: float, notes: list[str]) -> Trace:
-    """The recording, repeated where a window does not fit into it."""
+    """The recording, repeated if a window does not fit into it."""
     if trace.length >= length + tick:
         return trace
     notes.append(
@@ -181,7 +181,7 @@ def _repeated(name: str, trace: Trace, length: float, tick: float, notes: list[s
 
 
 def _until_change(up: Any) -> Any:
-    """The number of ticks until the state changes, in a window that begins again after its end."""
+    """The number of ticks until the state changes, in a window that repeats."""
     left = np.full(up.shape, _NEVER, np.int32)
     ticks = up.shape[1]
     for index in (*range(ticks - 1, -1, -1), *range(ticks - 1, -1, -1)):  # a second time for spells across the end
@@ -205,10 +205,10 @@ _NO_POOL = -1
 
 
 class Outcomes(NamedTuple):
-    """What became of every task in every market: arrays ``[task, market]``; a task that never ends has an infinite end.
+    """The results of every task in every market: arrays ``[task, market]``; a task that never ends has an infinite end.
 
-    ``end`` is in seconds from the start of the run, ``cost`` in money, ``taken`` counts interruptions, ``spot`` is the cost
-    on spot. ``where`` is the index of the spot pool on which it ended, -1 for none; each on-demand pool has a number below that.
+    ``end`` is in seconds from the start of the run, ``cost`` in money, ``taken`` counts interruptions, ``spot`` is the cost on
+    spot. ``where`` is the index of the spot pool on which it ended, -1 for none; on-demand pools have numbers below -1.
     """
 
     end: Any
@@ -219,12 +219,12 @@ class Outcomes(NamedTuple):
 
     @property
     def finish(self) -> Any:
-        """When the run ends in each market."""
+        """The end of the run in each market."""
         return self.end.max(axis=0)
 
     @property
     def total(self) -> Any:
-        """What the run costs in each market."""
+        """The cost of the run in each market."""
         return self.cost.sum(axis=0)
 
 
@@ -255,7 +255,7 @@ class _Facts:
 
 
 def waves(tasks: Sequence[TaskToCome]) -> list[list[int]]:
-    """The indexes of the tasks by depth: each task is behind all that it waits for."""
+    """The indexes of the tasks by depth: each task is deeper than its dependencies."""
     depths: list[int] = []
     found: list[list[int]] = []
     for index, task in enumerate(tasks):
@@ -272,8 +272,8 @@ def simulate(
 ) -> Outcomes:
     """Run the tasks under a rule.
 
-    ``every`` is each task's work between two saves (infinite: it does not save), ``lifetimes`` how long a node of each pool lives
-    at most; both in seconds. ``pools`` are the names of the supply's pools.
+    ``every`` is each task's work between two saves (infinite: it does not save), ``lifetimes`` the longest lifetime of each
+    pool's nodes; both in seconds. ``pools`` are the names of the supply's pools.
     """
     facts = _Facts(tasks, pools, every, lifetimes)
     shape = (len(tasks), supply.markets)
@@ -284,7 +284,7 @@ def simulate(
     for wave in waves(tasks):
         begins: dict[tuple[int, ...], Any] = {
             (): np.zeros(supply.markets)
-        }  # tasks that wait for the same ones begin together
+        }  # tasks with the same dependencies start together
         for after in {tasks[index].after for index in wave if tasks[index].after}:
             begins[after] = outcomes.end[list(after)].max(axis=0)
         elements = _Elements(facts, supply, np.array(wave), np.array([begins[tasks[index].after] for index in wave]))
@@ -300,7 +300,7 @@ def simulate(
 
 
 def heirs(tasks: Sequence[TaskToCome]) -> dict[int, list[int]]:
-    """The tasks whose nodes each task may take over: every node goes to one task on its pool, and first to one that has none."""
+    """The tasks whose nodes each task may reuse: each node goes to one task on its pool, first to one without a node."""
     given: set[int] = set()
     found: dict[int, list[int]] = {}
     pools = [{offer.pool for offer in (*task.spot, *filter(None, (task.on_demand,)))} for task in tasks]
@@ -325,8 +325,8 @@ class _Elements:
         self.now, self.since = self.start.copy(), self.start.copy()
         self.left = facts.work[self.task].copy()
         self.taken = np.zeros(len(self.task), np.int32)
-        self.useless = np.zeros(len(self.task), np.int32)  # the most attempts in a row that got nowhere
-        self._row = np.zeros(len(self.task), np.int32)  # the attempts in a row that got nowhere, up to the newest one
+        self.useless = np.zeros(len(self.task), np.int32)  # the most consecutive no-progress attempts
+        self._row = np.zeros(len(self.task), np.int32)  # the consecutive no-progress attempts up to the newest one
         self.cost, self.on_spot = np.zeros(len(self.task)), np.zeros(len(self.task))
         self.end = np.full(len(self.task), np.inf)
         self.where = np.full(len(self.task), _NO_POOL, np.int32)
@@ -335,12 +335,12 @@ class _Elements:
             np.zeros(len(self.task), int),
         )  # of the ladder, for rules by rung
         self.mode, self.place = np.full(len(self.task), WAIT), np.full(len(self.task), -1)  # of watched tasks
-        self.starting, self.worked = np.zeros(len(self.task)), np.zeros(len(self.task))  # of their present attempt
+        self.starting, self.worked = np.zeros(len(self.task)), np.zeros(len(self.task))  # of their current attempt
         self.useless = np.zeros(len(self.task), np.int32)
         self._warm, self._warm_until = self.where.copy(), np.zeros(len(self.task))
 
     def inherit(self, place: int, outcomes: Outcomes, earlier: Sequence[int]) -> None:
-        """Let a task of the wave take over the node of the last one of these tasks to end, while that node is there."""
+        """Let a task of the wave reuse the node of the last of these tasks to end, while the node exists."""
         if not earlier:
             return
         markets = np.arange(self._supply.markets)
@@ -355,12 +355,12 @@ class _Elements:
         self._warm[mine], self._warm_until[mine] = pool, until
 
     def _boots(self, chosen: Any, pool: Any, boot: Any) -> Any:
-        """The seconds until a node is ready: none if one is taken over, on which no attempt was interrupted yet."""
+        """The seconds until a node is ready: 0 on a reused node on which no attempt was interrupted."""
         warm = (self._warm[chosen] == pool) & (self.now[chosen] <= self._warm_until[chosen]) & (self.taken[chosen] == 0)
         return np.where(warm, 0.0, boot)
 
     def run(self, rule: Rule) -> None:
-        """Take one attempt or one wait of every element after the other, until all have ended."""
+        """Step every element by one attempt or one wait at a time, until all have ended."""
         facts = self._facts
         nowhere = ~facts.has_spot[self.task] & ~facts.has_on_demand[self.task]
         self.end[nowhere] = self.start[nowhere]
@@ -375,7 +375,7 @@ class _Elements:
             open_ones = open_ones[np.isinf(self.end[open_ones]) & np.isfinite(self.now[open_ones])]
 
     def _take(self, open_ones: Any, rule: Rule) -> None:
-        """One attempt or one wait of tasks that are decided when they have no node."""
+        """Simulate one attempt or one wait of tasks that are decided when they have no node."""
         facts = self._facts
         task, now = self.task[open_ones], self.now[open_ones]
         place, ends, began, next_up = self._spot(open_ones, task, now, by_rung=rule.by_rung)
@@ -405,7 +405,7 @@ class _Elements:
             self._launch(open_ones[chosen], place[chosen], ends[chosen], rule)
 
     def _watch(self, chosen: Any, rule: WatchingRule) -> None:
-        """Decide watched tasks, and let them run or wait until they are asked again, are done or lose their node."""
+        """Decide watched tasks, and let them run or wait until their next decision, their end or the loss of their node."""
         watched, ends, next_up = self._seen(chosen)
         action, place, until = rule.choose(watched)
         until = np.minimum(watched.now + until, next_up)
@@ -421,7 +421,7 @@ class _Elements:
         self._run_on(chosen[runs], until[runs], lost[runs])
 
     def _seen(self, chosen: Any) -> tuple[Watched, Any, Any]:
-        """The situation of watched tasks; when spot of each place ends, and when one that is down will be up."""
+        """The situation of watched tasks; when spot of each place ends, and when a place that is down will be up."""
         facts, task, now, market = self._facts, self.task[chosen], self.now[chosen], self.market[chosen]
         pools = facts.pools[task].T
         up, ends = np.zeros(pools.shape, bool), np.full(pools.shape, np.inf)
@@ -443,18 +443,18 @@ class _Elements:
         return Watched(task, now, self.start[chosen], self.useless[chosen], seen), ends, next_up
 
     def _saved(self, task: Any, worked: Any) -> Any:
-        """What of the work of an attempt its saves keep."""
+        """The part of an attempt's work that its saves keep."""
         every = self._facts.every[task]
         return np.where(np.isfinite(every), worked - np.mod(worked, every), 0.0)
 
     def _leave(self, chosen: Any, rule: WatchingRule) -> None:
-        """Watched tasks are asked to end: they save all they have done, and have no node after their grace."""
+        """Let watched tasks leave their node: they save all their work, and have no node after their grace period."""
         self.left[chosen] = np.maximum(0.0, self.left[chosen] - self.worked[chosen])
         self._without_node(chosen)
         self.now[chosen] += rule.drain(self.task[chosen])
 
     def _lose(self, chosen: Any, kept: Any) -> None:
-        """Count the interruption of attempts of which so much work is kept."""
+        """Count the interruption of attempts whose kept work is ``kept``."""
         self.taken[chosen] += 1
         self._row[chosen] = np.where(kept > 0.0, 0, self._row[chosen] + 1)
         self.useless[chosen] = np.maximum(self.useless[chosen], self._row[chosen])
@@ -463,7 +463,7 @@ class _Elements:
         self.mode[chosen], self.worked[chosen], self.starting[chosen] = WAIT, 0.0, 0.0
 
     def _begin(self, chosen: Any, place: Any, launches: Any, action: Any) -> None:
-        """Watched tasks launch on a place of their ladder, or on on-demand."""
+        """Launch watched tasks on a place of their ladder, or on on-demand."""
         facts, begin, place = self._facts, chosen[launches], place[launches]
         task, spot = self.task[begin], action[launches] == SPOT
         pool = np.where(spot, facts.pools[task, place], facts.other[task])
@@ -473,7 +473,7 @@ class _Elements:
         self.place[begin[spot]] = place[spot]
 
     def _run_on(self, chosen: Any, until: Any, lost: Any) -> None:
-        """Watched tasks with a node go on until they are done, lose it, or are asked again."""
+        """Run watched tasks with a node until they are done, lose it, or decide again."""
         facts, task, now, spot = self._facts, self.task[chosen], self.now[chosen], self.mode[chosen] == SPOT
         place = np.maximum(self.place[chosen], 0)
         slower = np.where(spot, facts.slower[task], 1.0)
@@ -499,8 +499,8 @@ class _Elements:
     def _spot(self, chosen: Any, task: Any, now: Any, *, by_rung: bool) -> tuple[Any, Any, Any, Any]:
         """The first place of the ladder whose pool is up (-1: none), when its spell ends and began, and when a pool will be up.
 
-        Without a pool that is up the begin is that of the first pool's spell without spot. ``by_rung``: only the pool of the rung
-        on which a task waits counts.
+        If no pool is up, the spell that began is the first pool's without spot. ``by_rung``: only the pool of the rung on which
+        a task waits counts.
         """
         place = np.full(len(chosen), -1)
         ends, next_up = np.full(len(chosen), np.inf), np.full(len(chosen), np.inf)
@@ -521,7 +521,7 @@ class _Elements:
         self.now[chosen] = np.maximum(until, self.now[chosen] + 1e-3)
 
     def _on_demand(self, chosen: Any) -> None:
-        """The rest of the work on on-demand, which is not reclaimed."""
+        """Do the rest of the work on on-demand, which is not reclaimed."""
         task = self.task[chosen]
         pool = self._facts.other[task]
         length = self._boots(chosen, pool, self._facts.boot[task]) + self.left[chosen]
@@ -530,7 +530,7 @@ class _Elements:
         self.end[chosen] = self.now[chosen] + length
 
     def _launch(self, chosen: Any, place: Any, ends: Any, rule: Rule) -> None:
-        """One attempt on spot, until it is done or its pool is lost."""
+        """Simulate one attempt on spot, until it is done or its pool is lost."""
         facts, task, now = self._facts, self.task[chosen], self.now[chosen]
         pool, slower = facts.pools[task, place], facts.slower[task]
         boot = self._boots(chosen, pool, facts.boots[task, place])

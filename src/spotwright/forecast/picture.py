@@ -1,7 +1,7 @@
-"""The picture of a forecast: cost against end, a mark for the median and one for the 90th percentile of every policy.
+"""The picture of a forecast: cost against end, with the median and the 90th percentile of every policy marked.
 
-It is made for a slide: the conclusion is the title, the deadline is a line, the figures stand beside the chart. Matplotlib draws
-it. That is an extra, so it is imported only where something is drawn; no global figure and no style of the user's own takes part.
+It is made for a slide: the conclusion is the title, the deadline is a line, the figures are beside the chart. Matplotlib is an
+extra, so it is imported only for drawing; global figures and the user's styles are not used.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _CHART = (0.082, 0.157, 0.596, 0.64)  # left, bottom, width and height as shares
 _COLOURS = {ON_DEMAND: "#4b5563", SPOT: "#d97706", DEADLINE: "#0b63b0", UNIFORM_PROGRESS: "#0d8a6a"}
 _INK, _GREY, _RULE, _RED = "#1f2933", "#6b7280", "#e5e7eb", "#c0262d"
 _HOURS = (1 / 60, 1 / 30, 1 / 12, 1 / 6, 0.25, 0.5, 1, 2, 3, 4, 6, 12, 24, 48, 72, 120, 168, 240)
-_CELLS = 190  # in each direction of the chart: markets in one cell are one point
-_LONGEST = 48  # letters of a pipeline's name, so that the conclusion after it fits into the title
-# Where a name may stand, in points from its mark: at four corners, near first.
+_CELLS = 190  # per axis of the chart: markets in one cell are one point
+_LONGEST = 48  # characters of a pipeline's name, so that the conclusion fits into the title
+# Positions of a name, in points from its mark: at four corners, nearest first.
 _OFFSETS = tuple((x, y) for far in (11, 26, 42, 58, 74) for x, y in ((11, -far), (-11, -far), (-11, far), (11, far)))
 _STYLE = {
-    "svg.fonttype": "none",  # text stays text: it can be searched, and edited in a drawing program
-    "svg.hashsalt": "spotwright",  # otherwise the names of elements are random
-    "text.parse_math": False,  # a name with two dollar signs is not a formula
+    "svg.fonttype": "none",  # text remains searchable and editable text
+    "svg.hashsalt": "spotwright",  # otherwise element names are random
+    "text.parse_math": False,  # two dollar signs in a name are not a formula
 }
 
 
 def draw(forecast: Forecast, form: Literal["png", "svg"]) -> bytes:
-    """Draw a forecast as the content of a file; the same forecast gives the same bytes as long as matplotlib is the same."""
+    """Draw a forecast as the content of a file. With the same matplotlib, the same forecast gives the same bytes."""
     with _quiet():
         from matplotlib import style
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         title = _title(forecast)
-        # Neither the day nor the version of matplotlib belongs into a file that two people may compare.
+        # Files stay comparable without the date and matplotlib's version.
         metadata = {"Title": title, **({"Software": None} if form == "png" else {"Creator": None, "Date": None})}
         stream = io.BytesIO()
         with style.context(["default", _STYLE]):
@@ -64,10 +64,10 @@ def draw(forecast: Forecast, form: Literal["png", "svg"]) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep matplotlib's remarks about itself from standard error.
+    """Keep matplotlib's messages about itself off standard error.
 
-    It logs that it fills its cache of fonts, and that the cache lies in a temporary folder, deleted at exit, where the home
-    folder cannot be written. It warns of each letter that its font lacks; such a letter is a box in a PNG.
+    It logs that it builds its font cache, and that the cache is in a temporary folder if the home folder is not writable. It
+    warns of each character missing in its font, which is a box in a PNG.
     """
     logger = logging.getLogger("matplotlib")
     level = logger.level
@@ -96,7 +96,7 @@ def _title(forecast: Forecast) -> str:
 
 
 def _chart(figure: Figure, forecast: Forecast) -> None:
-    """Draw the axes, the deadline and the policies, the best one above the others. One that rarely ends has no median to mark."""
+    """Draw the axes, the deadline and the policies, the best one on top. A policy that rarely ends has no median to mark."""
     axes = figure.add_axes(_CHART)
     _axes(axes, forecast)
     if forecast.deadline is not None:
@@ -111,7 +111,7 @@ def _chart(figure: Figure, forecast: Forecast) -> None:
 
 
 def _axes(axes: Axes, forecast: Forecast) -> None:
-    """Hours across and money up, wide enough for all marks, the deadline and most of the markets."""
+    """Set hours across and money up, wide enough for all marks, the deadline and most of the markets."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
     ends = [end / 3600 for policy in forecast.policies for end in policy.finish[1:]]  # all but the mean
@@ -141,12 +141,12 @@ def _axes(axes: Axes, forecast: Forecast) -> None:
 
 
 def _amount(value: float, step: float) -> str:
-    """A tick of money, with the decimals that the step between two ticks needs."""
+    """A tick label of money, with as many decimals as the tick step needs."""
     return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
 
 
 def _hours(value: float) -> str:
-    """A tick of time."""
+    """A tick label of time."""
     minutes = round(value * 60)
     if minutes < 60 and minutes:
         return f"{minutes} min"
@@ -154,7 +154,7 @@ def _hours(value: float) -> str:
 
 
 def _deadline(axes: Axes, seconds: float) -> None:
-    """A line with the deadline above it, which near the right end would reach the figures beside the chart."""
+    """Draw the deadline's line and its label, which must not reach the figures beside the chart."""
     (left, right), place = axes.get_xlim(), seconds / 3600
     axes.axvline(place, color=_RED, linewidth=1.8, linestyle=(0, (4, 3)), zorder=3)
     text = axes.text(place, 1.02, f"deadline {length(seconds)}", transform=axes.get_xaxis_transform())
@@ -162,7 +162,7 @@ def _deadline(axes: Axes, seconds: float) -> None:
 
 
 def _cloud(axes: Axes, policy: PolicyForecast) -> None:
-    """A point for each of some markets in which the run ends; markets in one place are one point with their area."""
+    """Draw a point for some of the markets in which the run ends; markets in one cell are one point with their area."""
     (left, right), (_, top) = axes.get_xlim(), axes.get_ylim()
     cells: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for cost, end in policy.points:
@@ -175,7 +175,7 @@ def _cloud(axes: Axes, policy: PolicyForecast) -> None:
 
 
 def _marks(axes: Axes, policy: PolicyForecast, *, is_best: bool) -> None:
-    """A full mark at the median, a hollow one at the 90th percentile, and a line from one to the other."""
+    """Draw a filled mark at the median, a hollow one at the 90th percentile, and a line between them."""
     colour = _COLOURS[policy.name]
     mark: dict[str, Any] = {"marker": "o", "clip_on": False, "zorder": 4}
     size = 20 if is_best else 14
@@ -190,9 +190,9 @@ def _marks(axes: Axes, policy: PolicyForecast, *, is_best: bool) -> None:
 
 
 def _names(axes: Axes, policies: Sequence[PolicyForecast]) -> None:
-    """The names of the policies near their medians, each where it meets least: other names, marks, lines and the edge.
+    """Place the policies' names near their medians, where they overlap other names, marks, lines and the edge least.
 
-    Below on the right is the first choice, because the line to the 90th percentile leads upwards to the right.
+    Below right is the first choice, because the line to the 90th percentile leads up to the right.
     """
     lines = [line.get_path().transformed(line.get_transform()) for line in axes.lines]
     taken = [line.get_window_extent() for line in axes.lines if line.get_marker() == "o"]
@@ -210,7 +210,7 @@ def _names(axes: Axes, policies: Sequence[PolicyForecast]) -> None:
             text.remove()
         x, y = offset = min(_OFFSETS, key=lambda offset: met(boxes[offset]))
         taken.append(boxes[offset])
-        corner = {"relpos": (float(x < 0), float(y < 0)), "shrinkA": 0}  # the one nearest to the median
+        corner = {"relpos": (float(x < 0), float(y < 0)), "shrinkA": 0}  # the corner nearest to the median
         line = {"arrowstyle": "-", "color": _COLOURS[policy.name], "linewidth": 0.8}
         _name(axes, policy, offset, arrowprops=line | corner)
 
@@ -225,7 +225,7 @@ def _name(axes: Axes, policy: PolicyForecast, offset: tuple[int, int], **more: A
 
 
 def _page(figure: Figure, title: str, forecast: Forecast) -> None:
-    """Draw what stands around the chart, on axes over the whole picture: hundredths of an inch from the top left."""
+    """Draw the rest of the page, on axes over the whole picture: hundredths of an inch from the top left."""
     page = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH * 100), ylim=(_HEIGHT * 100, 0))
     page.set_axis_off()
     about = f"Cost and end of a run in {plural(forecast.markets, 'market')}, {forecast.supply}, seed {forecast.seed}"
@@ -240,7 +240,7 @@ def _page(figure: Figure, title: str, forecast: Forecast) -> None:
 
 
 def _card(page: Axes, policy: PolicyForecast, top: float, *, is_best: bool) -> None:
-    """The figures of a policy beside the chart."""
+    """Draw the figures of a policy beside the chart."""
     from matplotlib.patches import FancyBboxPatch
 
     left, right, colour = 892, 1248, _COLOURS[policy.name]
@@ -264,14 +264,14 @@ def _card(page: Axes, policy: PolicyForecast, top: float, *, is_best: bool) -> N
 
 
 def _short(value: float) -> str:
-    """An amount that fits into a column: from ten thousand on without decimals, from ten million on in millions."""
+    """An amount that fits into a column: no decimals from ten thousand, millions from ten million."""
     if not math.isfinite(value) or value < 10_000:
         return money(value)
     return f"{value:,.0f}" if value < 10_000_000 else f"{value / 1e6:,.1f} M"
 
 
 def _risk(policy: PolicyForecast) -> str:
-    """The share of the markets in which the policy is late or fails; without a deadline and a failure, its interruptions."""
+    """The share of markets in which the policy is late or fails; without a deadline or a failure, its interruptions."""
     late = (
         "" if policy.late is None else f"late in {share(policy.late)} of the markets" if policy.late else "never late"
     )

@@ -1,12 +1,12 @@
-"""Policies side by side on recordings: one job with a deadline in every window, what each pays, and the floor below it.
+"""Compares policies on recordings: the cost of one job with a deadline in every window, and its lower bound.
 
-All policies meet the same windows and go through the same safety rule. ``spotwright`` is the function that decides in a run with
-a deadline (:mod:`spotwright.deadlines.choice`); the others are formulas (:mod:`spotwright.deadlines.job_policies`). The floor is
-the cheapest way through each window known in advance (:mod:`spotwright.forecast.deadline_jobs`).
+All policies get the same windows and pass the same safety rule. ``spotwright`` is the policy of a run with a deadline
+(:mod:`spotwright.deadlines.choice`); the others are formulas (:mod:`spotwright.deadlines.job_policies`). The lower bound is the
+cheapest way through each window known in advance (:mod:`spotwright.forecast.deadline_jobs`).
 
-Recordings are one pool, with windows of each of them, or together the pools of one job. Hazards of our policy are the shipped
-ones, or with ``fit`` counted on the first part of each recording; then windows come from the rest alone, because windows of one
-part share their spells.
+Recordings are either one pool, with windows from each, or together the pools of one job. Our policy uses the shipped hazards,
+or with ``fit`` the counts of each recording's first part; windows then come only from the rest, because windows of one part
+share their spells.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ OURS = "spotwright"
 """The policy of a run with a deadline."""
 
 POLICIES = (*FORMULAS, OURS)
-"""The names of the policies that can be compared."""
+"""The names of the policies."""
 
 _MOST_TICKS = 4000  # of a window
 
 
 class Pools(StrEnum):
-    """How several recordings are met: each one alone, by separate jobs, or all at once, as the spot pools of one job."""
+    """The use of several recordings: each by separate jobs, or all at once as the spot pools of one job."""
 
     APART = "apart"
     TOGETHER = "together"
 
 
 class Line(NamedTuple):
-    """One policy. ``cost`` is a share of the work on on-demand, ``gap`` by how much its mean is above the floor's.
+    """One policy. ``cost`` is a share of the work's cost on on-demand, ``gap`` its mean's excess over the lower bound's.
 
-    ``late`` is the share of windows in which it is late, ``spot`` the share of its paid time on spot, ``launches`` the mean
-    number of its launches. ``decided_by`` names the code that decided.
+    ``late`` is the share of late windows, ``spot`` the share of paid time on spot, ``launches`` the mean number of launches.
+    ``decided_by`` names the deciding module.
     """
 
     name: str
@@ -78,9 +78,9 @@ class Line(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Policies on recordings. ``floor`` is the cheapest possible cost; ``worth`` the number of windows that do not overlap.
+    """The comparison. ``floor`` is the lowest possible cost; ``worth`` the number of non-overlapping windows.
 
-    ``prices`` are spot's for an hour, by recording; one if all are the same.
+    ``prices`` are spot's per hour, by recording; one if all are the same.
     """
 
     job: Job
@@ -97,7 +97,7 @@ class Comparison(NamedTuple):
 
 
 def job_of(work: float, deadline: float | None, changeover: float, prices: tuple[float, float]) -> Job:
-    """A job to compare with; without a deadline it has half as much time again as on-demand needs.
+    """The job of a comparison; the default deadline is 1.5 times the time that on-demand needs.
 
     Raises :class:`InputError` for meaningless durations and prices.
     """
@@ -114,12 +114,12 @@ def job_of(work: float, deadline: float | None, changeover: float, prices: tuple
 
 
 def _rounded_up(changeover: float) -> float:
-    """The overhead in whole tenths of a tick, which the simulation is exact for."""
+    """The overhead, rounded up to tenths of a tick, for which the simulation is exact."""
     return math.ceil(changeover * 10 / TICK - 1e-9) * TICK / 10
 
 
 def decider(name: str, job: Job, pools: Sequence[Pool], limits: Limits, hazards: HazardTable = SHIPPED) -> Decides:
-    """What decides for a job under the policy of this name."""
+    """The decider of a job under the policy of this name."""
     return chooser(job, pools, limits, hazards.down, hazards.up) if name == OURS else formula(name, job, pools, limits)
 
 
@@ -136,9 +136,9 @@ def compare(
 ) -> Comparison:
     """Run the job under each policy in ``windows`` drawn windows of the recordings.
 
-    ``fit`` is the first share of each recording that the hazards of our policy are counted on; 0: the shipped ones. ``prices``
-    are spot's by recording, if they are the pools of one job; by default the job's. Raises :class:`InputError` for an
-    unknown policy, for recordings that are too short, and for prices that belong to no pool.
+    ``fit`` is the share of each recording, from its start, on which our policy's hazards are counted; 0: the shipped ones.
+    ``prices`` are spot's by recording, if they are the pools of one job; by default the job's. Raises :class:`InputError` for
+    an unknown policy, for too short recordings, and for prices without a pool.
     """
     for name in policies:
         if name not in POLICIES:
@@ -265,11 +265,11 @@ def _words(comparison: Comparison) -> str:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """The comparison for machines. Durations are seconds, costs shares of the work on on-demand.
+    """The comparison for machines. Durations are seconds, costs are shares of the work's cost on on-demand.
 
     - ``comparison``: the version of this document, 1; ``job`` (``work``, ``deadline``, ``overhead``, ``spot_price``,
-      ``on_demand_price``), ``traces``, ``pools`` (``apart`` or ``together``), ``prices`` of spot, ``windows``, ``worth`` (windows
-      that do not overlap), ``availability``, ``fit``;
+      ``on_demand_price``), ``traces``, ``pools`` (``apart`` or ``together``), ``prices`` of spot, ``windows``, ``worth``
+      (non-overlapping windows), ``availability``, ``fit``;
     - ``policies``: ``name``, ``decided_by`` (the module that decided), ``cost`` (a distribution), ``gap`` to the mean of the
       cheapest possible, ``late`` and ``spot`` (shares), ``launches`` (their mean number);
     - ``cheapest``: the distribution of the cheapest possible cost; ``warnings``: sentences.

@@ -1,4 +1,4 @@
-"""A forecast as text and as JSON, and the comparison of a run's account with the plan that was made of it."""
+"""A forecast as text and as JSON, and the comparison of a run's account with its plan."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _MANY = 200  # interruptions: a budget above that is unlimited
 
 
 def forecast_text(forecast: Forecast, pipeline: str) -> str:
-    """The forecast as tables of at most 100 columns; ``pipeline`` is what the commands in it name (:func:`pipeline_words`)."""
+    """The forecast as tables of at most 100 columns; ``pipeline`` is for its commands (:func:`pipeline_words`)."""
     bound = f", deadline {length(forecast.deadline)}" if forecast.deadline is not None else ""
     title = f"Plan of {forecast.pipeline}{bound}: {plural(forecast.markets, 'market')}, {forecast.supply}, seed {forecast.seed}"
     parts = [
@@ -89,7 +89,7 @@ def unit(forecast: Forecast) -> str:
 
 
 def money(value: float) -> str:
-    """An amount with three digits, two decimals at most."""
+    """An amount with three digits, at most two of them decimals."""
     if not math.isfinite(value):
         return "no end"
     digits = 2 if abs(value) >= 1 or value == 0 else min(6, 1 - math.floor(math.log10(abs(value))))
@@ -97,7 +97,7 @@ def money(value: float) -> str:
 
 
 def length(seconds: float) -> str:
-    """A duration; what does not end has none."""
+    """A duration, also an infinite one."""
     return format_duration(seconds) if math.isfinite(seconds) else "no end"
 
 
@@ -134,7 +134,7 @@ def _row(policy: PolicyForecast, forecast: Forecast) -> list[str]:
 
 
 def share(value: float) -> str:
-    """A share in percent; a small one is not 0 %."""
+    """A share in percent; a small one is never 0 %."""
     return f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}"
 
 
@@ -146,9 +146,9 @@ def pipeline_words(
     config: str | None = None,
     more: Sequence[tuple[str, str | None]] = (),
 ) -> str:
-    """A pipeline as a command line names it: its file with the arguments (``NAME=VALUE``) and the options of the plan.
+    """The part of a command line for a pipeline: its file with the arguments (``NAME=VALUE``) and the plan's options.
 
-    ``more`` are options that ``run`` has too; one whose value is None is left out.
+    ``more`` are options that ``run`` has too; options with the value None are omitted.
     """
     given = [("--pipeline", name), *(("--arg", text) for text in arguments), ("--config", config), *more]
     return shlex.join([pipeline, *(word for option, value in given if value is not None for word in (option, value))])
@@ -162,7 +162,7 @@ def command_for(forecast: Forecast, pipeline: str) -> str:
 
 
 def _typed(seconds: float) -> str:
-    """A duration as a command line takes it."""
+    """A duration for a command line."""
     hours, minutes = divmod(round(seconds / 60), 60)
     if seconds % 60:
         return f"{seconds:g}s"
@@ -189,7 +189,7 @@ def _conclusions(forecast: Forecast, pipeline: str) -> Iterator[str]:
 
 
 def _margin() -> str:
-    """What the engine keeps free beside the stated figures, until it has measured."""
+    """The margin that the engine adds to the stated figures until it has measured."""
     return (
         f"a run keeps free time for work {STATED_MARGIN:.0%} and a launch {LAUNCH_MARGIN:.0%} longer than stated, and for what "
         "it has measured instead once progress is reported and nodes have booted; show has both"
@@ -247,7 +247,7 @@ def _pool(pool: Market) -> str:
 
 
 def forecast_json(forecast: Forecast, pipeline: str) -> dict[str, Any]:
-    """The forecast for machines. Durations are seconds; an amount or an end that is infinite is null.
+    """The forecast for machines. Durations are seconds; infinite amounts and ends are null.
 
     - ``plan``: the version of this document, 2; ``pipeline``, ``command`` (runs the best policy), ``deadline`` (null without),
       ``seed``, ``markets``, ``supply`` (in words), ``currency`` (null: costs count an hour of an on-demand node as 1),
@@ -261,7 +261,7 @@ def forecast_json(forecast: Forecast, pipeline: str) -> dict[str, Any]:
       cost), ``deadline_costs``;
     - ``tasks``: ``path``, ``times`` (iterations), ``work``, ``source``, ``saves``, ``every`` (null: no saves, or none that
       pay), ``save``, ``budget``, ``on_demand_cost``, ``spot_cost``, ``cheaper_on_demand``;
-    - ``warnings``, ``notes``, ``prices``: sentences; ``not_judged``: pools of which it is not known whether the tasks fit.
+    - ``warnings``, ``notes``, ``prices``: sentences; ``not_judged``: pools that may or may not have room for the tasks.
     """
     return {
         "plan": _VERSION,
@@ -331,11 +331,11 @@ _QUANTILES = ("p10", "p50", "p90")
 ALL_QUANTILES = (*_QUANTILES, "p99")
 _VERSION = 2
 _READ = (1, 2)
-"""The versions that are read. The first one has no ``bins``."""
+"""The readable versions. Version 1 has no ``bins``."""
 
 
 class StoredPolicy(NamedTuple):
-    """One policy of a saved plan: p10, p50, p90 and p99 of cost and end (``None``: the run does not end so often).
+    """One policy of a saved plan: p10, p50, p90 and p99 of cost and end (``None``: infinite).
 
     ``bins`` are the histograms of both, ``None`` in a plan of version 1.
     """
@@ -346,9 +346,9 @@ class StoredPolicy(NamedTuple):
 
 
 class StoredForecast(NamedTuple):
-    """A plan as it was saved: by policy the p10, p50 and p90 of cost and end, and ``policies`` with all that is drawn of them.
+    """A saved plan: by policy the p10, p50 and p90 of cost and end, and ``policies`` with everything that is drawn.
 
-    ``text`` is the document itself.
+    ``text`` is the document.
     """
 
     name: str
@@ -360,10 +360,10 @@ class StoredForecast(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """A run beside its plan. ``cost`` and ``end`` are the planned p10, p50 and p90; the others what the run had.
+    """A run beside its plan. ``cost`` and ``end`` are the planned p10, p50 and p90; the others are actual.
 
-    ``actual_cost`` is ``None`` without prices, ``actual_end`` before the run has ended and if its waits passed faster than
-    the plan's; ``why`` says so.
+    ``actual_cost`` is ``None`` without prices; ``actual_end`` is ``None`` until the run has ended, and if its waits were sped
+    up; ``why`` says so.
     """
 
     plan: str
@@ -377,7 +377,7 @@ class Beside(NamedTuple):
 
 
 def read_forecast(path: Path) -> StoredForecast:
-    """Read what ``spotwright plan --json`` printed. Raises :class:`InputError` for anything else."""
+    """Read the output of ``spotwright plan --json``. Raises :class:`InputError` for anything else."""
     text = read_text(path, _MOST_BYTES)
     try:
         document = json.loads(text)
@@ -400,7 +400,7 @@ def read_forecast(path: Path) -> StoredForecast:
 
 
 def _read_policy(policy: Mapping[str, Any], version: int) -> StoredPolicy:
-    """One policy of a saved plan. Raises the errors of a mapping without its keys, and of values of another type."""
+    """One policy of a saved plan. Raises :class:`KeyError`, :class:`TypeError` and :class:`ValueError` for a wrong document."""
     cost, end = (tuple(_finite(policy[key][each]) for each in ALL_QUANTILES) for key in ("cost", "finish"))
     drawn = None if version < _VERSION else (_read_bins(policy["bins"]["cost"]), _read_bins(policy["bins"]["finish"]))
     return StoredPolicy(cost, end, drawn)
@@ -424,7 +424,7 @@ def _finite(value: Any) -> float | None:
 
 
 def beside(plan: StoredForecast, account: Account, state: RunState) -> Beside:
-    """The run beside its plan, under the policy that the run had. Raises :class:`InputError` for a plan without that policy."""
+    """Compare a run with its plan, under the run's policy. Raises :class:`InputError` for a plan without that policy."""
     policy = _policy(state)
     if policy not in plan.costs:
         fix = "--deadline" if policy == DEADLINE else "the configuration of the run"
@@ -458,7 +458,7 @@ def _policy(state: RunState) -> str:
 
 
 def beside_lines(found: Beside) -> list[str]:
-    """Plan against actual as text."""
+    """Plan and actual as text."""
     lines = [f"Plan against actual ({found.plan}, {NAMES[found.policy]})"]
     rows = []
     if found.actual_cost is not None:
@@ -492,7 +492,7 @@ def _or_none(value: float | None, words: Any) -> str:
 
 
 def place_words(actual: float, planned: tuple[float | None, ...]) -> str:
-    """Where the actual figure lies in the planned p10, p50 and p90; a figure at an end is within them."""
+    """The position of the actual figure in the planned p10, p50 and p90, bounds included."""
     low, _, high = planned
     slack = 1e-9 + 0.001 * abs(actual)
     if low is not None and actual < low - slack:
@@ -501,9 +501,9 @@ def place_words(actual: float, planned: tuple[float | None, ...]) -> str:
 
 
 def beside_json(found: Beside) -> dict[str, Any]:
-    """Plan against actual for machines, the key ``planned`` of an account.
+    """Plan and actual for machines, the key ``planned`` of an account.
 
-    ``plan`` (the file), ``policy``, ``cost`` and ``end`` with ``p10``, ``p50``, ``p90`` and ``actual`` (null: not known, with the
+    ``plan`` (the file), ``policy``, ``cost`` and ``end`` with ``p10``, ``p50``, ``p90`` and ``actual`` (null: unknown, with the
     reason in ``why``), in seconds and in the currency of the account.
     """
     return {

@@ -1,8 +1,8 @@
-"""The policies of a forecast: what a task without a node does next, for the tasks of all markets at once.
+"""The policies of a forecast: the next action of tasks without a node, in all markets at once.
 
-They repeat what the engine decides for one task, for arrays, because a forecast takes thousands of decisions at a time. Under a
-deadline it is row 8 of the design's table: a task that saves its work is decided by the engine's own function, which takes
-arrays too. A policy sees a task as of now, and nothing of the market to come beyond what it may wait for.
+They are the engine's decisions as arrays, because a forecast takes thousands of decisions at a time. Under a deadline (row 8 of
+the design's table) the engine's own function, which takes arrays too, decides for tasks that save their work. A policy sees the
+present, and of the future market only the event that it may wait for.
 """
 
 from __future__ import annotations
@@ -43,26 +43,25 @@ __all__ = [
 ]
 
 
-_MOST_INTERRUPTIONS = 200  # of one task; a task interrupted more often gets nowhere
+_MOST_INTERRUPTIONS = 200  # of one task; more mean that it makes no progress
 
 WAIT, SPOT, ON_DEMAND = np.int8(Action.WAIT), np.int8(Action.SPOT), np.int8(Action.ON_DEMAND)
-"""What a task may do, as numbers of :class:`~spotwright.deadlines.jobs.Action`; an enum is slow in a loop."""
+"""The actions as numbers of :class:`~spotwright.deadlines.jobs.Action`; an enum is slow in a loop."""
 
 FAILS, NEXT_RUNG = np.int8(3), np.int8(4)
-"""What else it may do: fail, or wait on the next spot rung of its ladder."""
+"""The other actions: fail, or wait on the next spot rung of its ladder."""
 
 FIRST_UP, FIRST_DOWN = SHIPPED.up.first_age(), SHIPPED.down.first_age()
-"""The seconds that spot is assumed to have been up, or down, in a spell that began before the run."""
+"""The assumed age in seconds, with spot up or down, of a spell that began before the run."""
 
 
 class Pending(NamedTuple):
-    """Tasks without a node, as arrays of one length; moments in seconds from the start of the run.
+    """Tasks without a node, as arrays of equal length; moments in seconds from the start of the run.
 
-    ``task`` is the index of the task, ``start`` when it could start, ``since`` when it began to be without a node. ``left`` is
-    the work left, ``taken`` the number of its interruptions, ``useless`` how many of them in a row got nowhere at most. ``up``
-    says whether a spot pool of its ladder is up, ``began`` since when that, or the lack of it, has lasted, and ``next_up`` when
-    one will be up. For rules by rung all of this is about the rung on which the task waits since ``since``; ``has_next`` tells
-    whether a spot rung is below it.
+    ``task`` is the index of the task, ``start`` when it could start, ``since`` when it lost its node. ``left`` is the work
+    left, ``taken`` the number of its interruptions, ``useless`` its most consecutive no-progress attempts. ``up``: whether a
+    spot pool of its ladder is up; ``began``: when this state began; ``next_up``: when a pool will be up. For rules by rung
+    these describe the rung on which the task has waited since ``since``; ``has_next``: whether a spot rung is below it.
     """
 
     task: Any
@@ -79,11 +78,11 @@ class Pending(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """Tasks that are decided again while they run, as arrays of one length; moments in seconds from the start of the run.
+    """Tasks that are decided again while they run, as arrays of equal length; moments in seconds from the start of the run.
 
-    ``task`` is the index of the task, ``start`` when it could start, ``useless`` how many attempts in a row got nowhere at most.
-    In ``seen`` a pool is a place in the ladder of the task, which is not up where the ladder has none, and the time that remains
-    is infinite: only a rule knows the deadline.
+    ``task`` is the index of the task, ``start`` when it could start, ``useless`` its most consecutive no-progress attempts. In
+    ``seen`` a pool is a place in the task's ladder (never up if missing), and the remaining time is infinite: only a rule knows
+    the deadline.
     """
 
     task: Any
@@ -93,7 +92,7 @@ class Watched(NamedTuple):
     seen: Situation
 
     def some(self, chosen: Any, pools: int) -> Watched:
-        """Some of the tasks, by their indexes here, whose ladders have so many places."""
+        """Some of the tasks, by their indexes here; ``pools`` is the number of places in their ladders."""
         seen = Situation(*(each[:pools, chosen] if each.ndim > 1 else each[chosen] for each in self.seen))
         return Watched(self.task[chosen], self.now[chosen], self.start[chosen], self.useless[chosen], seen)
 
@@ -101,7 +100,7 @@ class Watched(NamedTuple):
 class Rule(ABC):
     """A policy of a forecast.
 
-    ``fails_without_a_node``: a task fails that wants on-demand where its ladder has none (row 7); else it goes on waiting.
+    ``fails_without_a_node``: a task that wants on-demand without having it in its ladder fails (row 7); else it keeps waiting.
     ``by_rung``: a task waits on one rung after the other; else it takes the first one with room.
     """
 
@@ -110,32 +109,32 @@ class Rule(ABC):
 
     @abstractmethod
     def decide(self, pending: Pending) -> tuple[Any, Any]:
-        """The action of each task, and for those that wait until when; it is asked again then, or when spot is up."""
+        """The action of each task, and the end of each wait; the next decision is then, or when spot is up."""
 
     def gives_up(self, task: Any, taken: Any, useless: Any) -> Any:
-        """Whether tasks fail after so many interruptions: by default after two hundred, because such a task gets nowhere."""
+        """Whether tasks fail after these interruptions: by default after 200, because such a task makes no progress."""
         del task, useless
         return taken > _MOST_INTERRUPTIONS
 
 
 class WatchingRule(Rule):
-    """A policy that decides some tasks again while they run."""
+    """A policy that re-decides some tasks while they run."""
 
     @abstractmethod
     def watches(self, task: Any) -> Any:
-        """Whether tasks are decided again while they run."""
+        """Whether tasks are re-decided while they run."""
 
     @abstractmethod
     def choose(self, watched: Watched) -> tuple[Any, Any, Any]:
-        """What watched tasks do now, on which place of their ladder, and the seconds until they are asked again at the latest."""
+        """The actions of watched tasks, their places in the ladder, and the most seconds until the next decision."""
 
     @abstractmethod
     def drain(self, task: Any) -> Any:
-        """How long a watched task takes to end when it has to leave its node."""
+        """The time that a watched task takes to leave its node."""
 
 
 class OnDemand(Rule):
-    """On-demand from the start. Tasks that require spot are patient."""
+    """On-demand from the start. Tasks that require spot wait for it."""
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
         """On-demand."""
@@ -143,15 +142,15 @@ class OnDemand(Rule):
 
 
 class Patient(Rule):
-    """Spot, however long it takes."""
+    """Spot only, without a limit on waiting."""
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
-        """Spot where it is up, else a wait until it is."""
+        """Spot if it is up, else a wait until it is."""
         return np.where(pending.up, SPOT, WAIT), pending.next_up
 
 
 class SpotFirst(Rule):
-    """Spot, then on-demand, as the policy of each task says."""
+    """Spot, then on-demand, by each task's policy."""
 
     fails_without_a_node = True
     by_rung = True
@@ -177,16 +176,16 @@ class SpotFirst(Rule):
         return taken > self._most[task]
 
 
-_DECISIONS = 150  # looks at a task in the time to the deadline
-_WORK_MOST, _LAUNCH_MOST = 1.0 + STATED_MARGIN, 1.0 + LAUNCH_MARGIN  # that the engine leaves room for
-_STEP = 1.2  # works that differ by less share a table
+_DECISIONS = 150  # decisions on a task until the deadline
+_WORK_MOST, _LAUNCH_MOST = 1.0 + STATED_MARGIN, 1.0 + LAUNCH_MARGIN  # that the engine allows for
+_STEP = 1.2  # works within this factor share a table
 
 
 class UnderDeadline(WatchingRule):
     """The deadline policy of the engine. ``deadline`` is in seconds from the start of the run.
 
-    Tasks that save their work are asked when a pool comes up or is lost, some times in between, and at the last moment, whatever
-    they run on; tasks that do not save are decided when they have no node.
+    Tasks that save their work are decided when a pool comes up or is lost, regularly in between, and at the last moment,
+    whatever they run on; tasks that do not save are decided when they have no node.
     """
 
     def __init__(self, tasks: Sequence[TaskToCome], deadline: float) -> None:
@@ -215,11 +214,11 @@ class UnderDeadline(WatchingRule):
                 self._tables[group] = _restarting(some, deadline)
 
     def watches(self, task: Any) -> Any:
-        """Tasks that save their work, and may run on spot and on on-demand."""
+        """Whether tasks save their work, and may run on spot and on on-demand."""
         return self._saves[task] & (self._group[task] >= 0)
 
     def choose(self, watched: Watched) -> tuple[Any, Any, Any]:
-        """What the engine's function says; after a budget of interruptions in a row without kept work, on-demand."""
+        """The engine's decision; after a budget of consecutive interruptions without kept work, on-demand."""
         action, until = np.full(len(watched.task), ON_DEMAND), np.full(len(watched.task), np.inf)
         place = watched.seen.pool.copy()
         asked = np.where(watched.useless > self._most[watched.task], -1, self._group[watched.task])
@@ -243,7 +242,7 @@ class UnderDeadline(WatchingRule):
         return self._drain[task]
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
-        """The last moment for spot for all tasks that do not save, the solved policies before it."""
+        """On-demand from the last moment for spot on, the solved policies before it, for tasks that do not save."""
         task, now = pending.task, pending.now
         last = self._spot_ends(task, pending.left)
         forced = (now >= last) | (pending.useless > self._most[task])
@@ -251,7 +250,7 @@ class UnderDeadline(WatchingRule):
         until = np.minimum(last, pending.next_up)
         groups = np.where(forced, -1, self._group[task])
         first = np.where(pending.up, FIRST_UP, FIRST_DOWN)
-        age = now - np.maximum(pending.began, -first)  # a spell that began before the run has an assumed age
+        age = now - np.maximum(pending.began, -first)  # the age of a spell that began before the run is assumed
         for group, table in self._tables.items():
             chosen = np.flatnonzero(groups == group)
             if chosen.size:
@@ -261,22 +260,20 @@ class UnderDeadline(WatchingRule):
         return np.where(forced, ON_DEMAND, action), until
 
     def _spot_ends(self, task: Any, left: Any) -> Any:
-        """The last moment at which an attempt may begin on spot, or wait for it."""
+        """The last moment at which an attempt may start on spot or wait for it."""
         launch = self._overhead[task] * _LAUNCH_MOST
-        once = np.where(
-            self._saves[task], left, self._work[task] * _WORK_MOST
-        )  # progress that is saved is measured, too
+        once = np.where(self._saves[task], left, self._work[task] * _WORK_MOST)  # saved progress is also measured
         again = np.where(self._saves[task], 0.0, once + launch)
         return self._ends[task] - once - launch - self._drain[task] - again
 
     def gives_up(self, task: Any, taken: Any, useless: Any) -> Any:
-        """Row 8: more attempts in a row that got nowhere than the budget, if there is no on-demand to go to."""
+        """Row 8: more consecutive no-progress attempts than the budget, if the task has no on-demand pool."""
         del taken
         return self._only_spot[task] & (useless > self._most[task])
 
 
 class UniformProgressRule(UnderDeadline):
-    """Uniform Progress in the place of the engine's function; each task is to make even progress from when it could start."""
+    """Uniform Progress instead of the engine's function; each task is to progress evenly from when it could start."""
 
     def _chosen(self, decides: Chooser, watched: Watched) -> tuple[Any, Any, Any]:
         task, now = watched.task, self._situation(watched)
@@ -287,8 +284,8 @@ class UniformProgressRule(UnderDeadline):
 
 
 def _figures(task: TaskToCome) -> Hashable:
-    """Tasks with the same figures are decided by one table."""
-    assert task.on_demand is not None  # noqa: S101 - the caller has looked
+    """The figures of a task; tasks with equal figures share a table."""
+    assert task.on_demand is not None  # noqa: S101 - the caller has checked
     if task.saves:
         prices = (*(offer.price for offer in task.spot), task.on_demand.price)
         return task.overhead, prices, task.policy.grace_period, _rounded(task.work)
@@ -298,7 +295,8 @@ def _figures(task: TaskToCome) -> Hashable:
 def _saving(tasks: Sequence[TaskToCome], deadline: float) -> Chooser:
     """The engine's function for tasks of about the same work that save it; ``deadline`` is the latest of them.
 
-    It is made for the most work, with a deadline as much later: a task with less work is one that has done some.
+    It is made for the most work, with the deadline extended by the same amount: a task with less work counts as having done
+    some.
     """
     first, most = tasks[0], max(task.work for task in tasks)
     deadline = max(0.0, deadline) + most - min(task.work for task in tasks)
@@ -318,12 +316,12 @@ def _restarting(tasks: Sequence[TaskToCome], deadline: float) -> RestartTable:
 
 @lru_cache(maxsize=64)
 def _solved_restarts(job: Job, drain: float) -> RestartTable:
-    """A table; the rules of one forecast share it."""
+    """A table, shared by the rules of one forecast."""
     return solve_restarts(job, drain=drain)
 
 
 def _restart(table: RestartTable, remaining: Any, up: Any, age: Any) -> Any:
-    """What :meth:`RestartTable.action` says, for arrays; the caller knows that a launch is safe."""
+    """:meth:`RestartTable.action` for arrays; the caller knows that a launch is safe."""
     row = np.clip(np.floor(remaining / table.tick + 1e-9).astype(int), 0, len(table.actions) - 1)
     row = np.maximum(row, _first_row(table))
     seen = np.searchsorted(np.array(AGES), age - 1e-6, side="left") + np.where(up, 0, BUCKETS)
@@ -331,18 +329,18 @@ def _restart(table: RestartTable, remaining: Any, up: Any, age: Any) -> Any:
 
 
 def _first_row(table: RestartTable) -> int:
-    """The first row of a table in which a launch is safe for the most work of those who share it."""
+    """The first row of a table in which a launch is safe for the most work of its tasks."""
     needs = 2.0 * (table.job.work + table.job.overhead) + table.drain
     return min(len(table.actions) - 1, int(np.ceil((needs - DUST) / table.tick)))
 
 
 def _rounded(work: float) -> int:
-    """Works that share a table have the same number."""
+    """The number of the table for this work."""
     return round(float(np.log(max(work, 1e-3)) / np.log(_STEP)))
 
 
 def kept_free(tasks: Sequence[TaskToCome]) -> tuple[Any, Any]:
-    """What the engine leaves free after each task before the deadline: the longest work in seconds, and the most launches."""
+    """The engine's reserve after each task before the deadline: the longest work in seconds, and the most launches."""
     work, steps = np.zeros(len(tasks)), np.zeros(len(tasks))
     for index in range(len(tasks) - 1, -1, -1):
         for earlier in tasks[index].after:

@@ -1,8 +1,8 @@
-"""The tasks of a forecast: the leaves of a plan with their durations, pools, prices and what they wait for.
+"""The tasks of a forecast: the leaves of a plan with their durations, pools, prices and dependencies.
 
-Loops, conditions and pipelines inside pipelines are unfolded (:mod:`spotwright.forecast.unfolding`), so that what is left is one
-graph of tasks in topological order. How long a task takes was measured by an earlier run, is given in a file, is stated as
-``expected_duration`` in the configuration, or is assumed.
+Loops, conditions and nested pipelines are unfolded (:mod:`spotwright.forecast.unfolding`) into one graph of tasks in
+topological order. A task's duration was measured by an earlier run, is given in a file, is stated as ``expected_duration`` in
+the configuration, or is assumed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ASSUMED = 600.0
 """Assumed seconds of a task of unknown duration."""
 
 SAVE = 60.0
-"""Seconds that one save of a checkpoint takes where no file says it."""
+"""Assumed seconds of one checkpoint save, unless a file states it."""
 
 _ASSUMED = "assumed"
 _KEYS = ("work", "save", "iterations")
@@ -59,7 +59,7 @@ _MOST_ITERATIONS = 20_000
 
 
 class Given(NamedTuple):
-    """What one line says, or what one earlier run measured. Durations in seconds; ``None``: unknown."""
+    """One line's values, or an earlier run's measurements. Durations in seconds; ``None``: unknown."""
 
     work: float | None = None
     save: float | None = None
@@ -69,7 +69,7 @@ class Given(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The duration of one task: its ``work`` and where that is from, whether it saves, and what one save takes."""
+    """The duration of one task: its ``work`` with the source, whether it saves, and the time of one save."""
 
     work: float
     source: str
@@ -79,9 +79,9 @@ class Known(NamedTuple):
 
 @dataclass
 class Durations:
-    """The durations of a forecast. ``given`` are patterns with what holds for them, the later one stronger.
+    """The durations of a forecast. ``given`` are patterns with their values; later ones take precedence.
 
-    ``is_asked_for``: they are stronger than the ``work`` of a policy, because the user named them.
+    ``is_asked_for``: the user named them, so they take precedence over a policy's ``expected_duration``.
     """
 
     origin: str = ""
@@ -107,7 +107,7 @@ class Durations:
         return Known(ASSUMED, _ASSUMED, saves, SAVE if save is None else save)
 
     def iterations(self, path: str, spec_path: str, known: int | None = None) -> int | None:
-        """The number of iterations of a loop: of its items where they are known, else what is given."""
+        """The number of iterations of a loop: of its items if known, else as given."""
         found = [each for each in self._matching(path, spec_path) if each.iterations is not None]
         if known is None:
             return found[-1].iterations if found else None
@@ -119,18 +119,18 @@ class Durations:
 
     def _matching(self, *paths: str) -> Iterator[Given]:
         for pattern, each in self.given:
-            if matches(pattern, *paths) if each.where else pattern in paths:  # what a run measured has whole paths
+            if matches(pattern, *paths) if each.where else pattern in paths:  # a run's measurements have full paths
                 self.used.add(pattern)
                 yield each
 
     def check_used(self, paths: Sequence[str]) -> None:
-        """Refuse a line that names none of the graph's tasks, given by their paths in it. Raises :class:`InputError`."""
+        """Refuse a line that matches none of the graph's tasks, given by their paths. Raises :class:`InputError`."""
         for pattern, each in self.given:
             if each.where and pattern not in self.used and not any(matches(pattern, path) for path in paths):
                 raise InputError(f"{each.where}: tasks.{pattern} matches no task{no_such_task(pattern, paths)}")
 
     def notes(self, tasks: Sequence[TaskToCome]) -> Iterator[str]:
-        """What the user should know of the durations of these tasks."""
+        """Notes for the user on the durations of these tasks."""
         yield from (*self.remarks, *self.ignored)
         assumed = list(dict.fromkeys(task.spec_path for task in tasks if task.source == _ASSUMED))
         if assumed:
@@ -188,7 +188,7 @@ def _field(name: str, fields: Mapping[str, Entry], location: Location) -> float 
 
 
 def _duration(node: Scalar, location: Location) -> float | None:
-    """A duration above 0: a task that takes no time has none to plan."""
+    """A duration above 0: a task without duration cannot be planned."""
     try:
         seconds = parse_duration(node.text)
     except ValueError:
@@ -211,13 +211,13 @@ def _iterations(fields: Mapping[str, Entry], location: Location) -> int | None:
     return None
 
 
-_SHOWN = 100  # letters of a condition in a note
-_MOST = 20_000  # tasks: a thousand markets of each are 160 MB a figure
-_RELATIVE = {True: 1 / 3, False: 1.0}  # prices where a pool has none: spot costs a third, as in the engine's decisions
+_SHOWN = 100  # characters of a condition in a note
+_MOST = 20_000  # tasks: a thousand markets of each are 160 MB per figure
+_RELATIVE = {True: 1 / 3, False: 1.0}  # prices without a pool's price: spot costs a third, as in the engine's decisions
 
 
 class Offer(NamedTuple):
-    """A pool as one task sees it: the price per hour of the ``share`` of a node that it takes, and the seconds a node boots."""
+    """A pool for one task: the hourly price of the ``share`` of a node that it takes, and a node's boot in seconds."""
 
     pool: str
     price: float
@@ -228,9 +228,9 @@ class Offer(NamedTuple):
 class TaskToCome(NamedTuple):
     """One task of the run to come; durations in seconds.
 
-    ``after`` are the indexes of the tasks that it waits for. ``spot`` are the spot pools of its ladder in their order,
-    ``on_demand`` the pool that it falls back to; ``needs_spot`` says why it has none. ``saves``: its work is saved, and goes
-    on after an interruption; ``save`` is the duration of a save. A task without offers runs on no node and takes no time.
+    ``after`` are the indexes of its dependencies. ``spot`` are the spot pools of its ladder in order, ``on_demand`` the pool
+    for its fallback; ``needs_spot`` says why it has none. ``saves``: it saves its work, and resumes after an interruption;
+    ``save`` is the duration of a save. A task without offers needs no node and takes no time.
     """
 
     path: str
@@ -247,12 +247,12 @@ class TaskToCome(NamedTuple):
 
     @property
     def overhead(self) -> float:
-        """The seconds of a launch that a deadline leaves room for: the longest boot of its pools, as in the engine."""
+        """The seconds of a launch under a deadline: the longest boot of its pools, as in the engine."""
         return max((offer.boot for offer in (*self.spot, *filter(None, (self.on_demand,)))), default=0.0)
 
 
 class Tasks(NamedTuple):
-    """All tasks in topological order, what the user should know of them, the pools without a price, and why the run will fail."""
+    """All tasks in topological order, with notes for the user, the pools without a price, and why the run will fail."""
 
     tasks: tuple[TaskToCome, ...]
     notes: tuple[str, ...]
@@ -264,7 +264,7 @@ class Tasks(NamedTuple):
 def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> Tasks:
     """Unfold a plan with the durations of its tasks; ``arguments`` are the run's, ``None`` for missing ones.
 
-    Raises :class:`InputError` for durations that name no task, and for a run of more than 20,000 tasks.
+    Raises :class:`InputError` for durations that match no task, and for a run of more than 20,000 tasks.
     """
     walk = _Walk(plan, durations)
     unfolding = Unfolding(plan, arguments, walk.iterations, walk.weigh)
@@ -286,13 +286,13 @@ def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> 
 
 @dataclass
 class _Walk:
-    """The way through the steps of a run to come, task by task."""
+    """The traversal of a future run's steps, task by task."""
 
     plan: Plan
     durations: Durations
     tasks: list[TaskToCome] = field(default_factory=list)
     ladders: dict[tuple[int, int, int], Ladder] = field(default_factory=dict)
-    kept: list[object] = field(default_factory=list)  # keeps alive the objects whose ids are keys
+    kept: list[object] = field(default_factory=list)  # keeps the objects alive whose ids are keys
 
     def iterations(self, planned: PlannedTask, known: int | None) -> int | None:
         """The number of iterations of a loop."""
@@ -305,7 +305,7 @@ class _Walk:
         return Weight(offer.price * task.work if offer is not None else 0.0, task.work)
 
     def scope(self, steps: Sequence[Step], before: tuple[int, ...]) -> tuple[int, ...]:
-        """Add the tasks of a scope that begins after the tasks ``before``; return those at its end."""
+        """Add the tasks of a scope that starts after the tasks ``before``; return its last tasks."""
         ends: dict[str, tuple[int, ...]] = {}
         followed: set[str] = set()
         for step in steps:
@@ -363,7 +363,7 @@ class _Walk:
         )
 
     def _why_no_on_demand(self, policy: Policy, ladder: Ladder) -> str:
-        """Why a task runs on spot alone, as the end of a sentence about it."""
+        """Why a task can only run on spot, as the end of a sentence."""
         if policy.spot is Spot.REQUIRE:
             return "must run on spot (spot: require)"
         pools = [name for name, pool in self.plan.config.pools.items() if not pool.is_spot]
@@ -375,7 +375,7 @@ class _Walk:
         return f"fits no on-demand pool ({'; '.join(reasons)})"
 
     def _ladder(self, planned: PlannedTask) -> tuple[Policy, Ladder]:
-        """The policy and the ladder of a task; one without ``spot`` is planned as one that prefers it."""
+        """The policy and the ladder of a task; without ``spot``, it is planned with ``spot: prefer``."""
         policy, ladder = planned.policy, planned.ladder
         if policy.spot is not None and ladder.rungs:
             return policy, ladder
@@ -384,7 +384,7 @@ class _Walk:
             self.kept += [policy, planned.work, ladder]
             preferring = replace(policy, spot=policy.spot or Spot.PREFER)
             self.ladders[key] = build(planned.work, preferring, self.plan.config.pools)
-            if not self.ladders[key].rungs:  # its needs are known only during the run
+            if not self.ladders[key].rungs:  # its requirements are known only during the run
                 self.ladders[key] = build(PodRequirements(), preferring, self.plan.config.pools)
         return policy, self.ladders[key]
 
@@ -396,7 +396,7 @@ class _Walk:
 
 
 def _about(unfolding: Unfolding, walk: _Walk) -> Iterator[str]:
-    """What the user should know of the tasks: guesses and assumptions."""
+    """Notes for the user on guesses and assumptions about the tasks."""
     if unfolding.missing:
         names = list(unfolding.missing)
         yield (
@@ -425,32 +425,32 @@ def _about(unfolding: Unfolding, walk: _Walk) -> Iterator[str]:
 
 
 def _failing(unfolding: Unfolding) -> Iterator[str]:
-    """Where the run will fail, and why."""
+    """The tasks at which the run will fail, with the reason."""
     for path in _seen(unfolding, unfolding.failing):
         yield f"the run will fail at {path}, and is planned as if it went on: {unfolding.failing[path]}"
 
 
 def _seen(unfolding: Unfolding, paths: Iterable[str]) -> Iterator[str]:
-    """Those of these paths that stand in no branch that is left out."""
+    """The paths that are not in an omitted branch."""
     gone = {path for path, (_, planned) in unfolding.chosen.items() if not planned}
     return (path for path in paths if gone.isdisjoint(_groups_around(path)))
 
 
 def _with_conditions(told: Mapping[str, tuple[Condition, bool]], paths: Iterable[str], *, holds: bool) -> list[str]:
-    """Those tasks whose conditions hold, or do not, with their conditions; the outer ones first."""
+    """The tasks whose conditions hold, or do not, with their conditions; outer ones first."""
     outer_first = sorted(paths, key=lambda path: path.count("/"))
     return [f"{path} ({shorten(str(told[path][0]), _SHOWN)})" for path in outer_first if told[path][1] is holds]
 
 
 def _groups_around(path: str) -> Iterator[str]:
-    """The paths of the tasks in which a task stands."""
+    """The paths of the tasks that contain a task."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
 
 
 def _relative(task: TaskToCome) -> TaskToCome:
-    """The task with prices relative to an hour on on-demand, for pools of which some have no price."""
+    """The task with prices relative to an hour on on-demand, if some pools have no price."""
     spot = tuple(offer._replace(price=_RELATIVE[True]) for offer in task.spot)
     on_demand = None if task.on_demand is None else task.on_demand._replace(price=_RELATIVE[False])
     return task._replace(spot=spot, on_demand=on_demand)
@@ -461,11 +461,11 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
-_LEAST = 0.05  # the part of the work that the last attempt must have done for its time to show the whole
+_LEAST = 0.05  # the share of the work that the last attempt must have done to extrapolate from it
 
 
 def measured(state: RunState, run: str) -> Durations:
-    """The durations of the tasks of a run that succeeded there; of a task in a loop also the mean over its iterations.
+    """The durations of a run's succeeded tasks; for a task in a loop also the mean over its iterations.
 
     Raises :class:`InputError` for a run in which no task succeeded.
     """
@@ -493,7 +493,7 @@ def measured(state: RunState, run: str) -> Durations:
 
 
 def measured_last(pipeline: str, newest_first: Iterable[RunReader]) -> Durations:
-    """The durations that the last run of a pipeline measured; without such a run none."""
+    """The durations measured by the last run of a pipeline; empty without a run."""
     for reader in newest_first:
         if reader.state.meta.pipeline == pipeline and any(map(_work, reader.state.tasks.values())):
             name = reader.folder.name
@@ -518,7 +518,7 @@ def _work(task: TaskState) -> float | None:
 
 
 def _seconds(attempt: AttemptState) -> float | None:
-    """The time of an attempt on its node, by its exit record where there is one."""
+    """The time of an attempt on its node, by its exit record if it has one."""
     if attempt.runs_since is None or attempt.ended_at is None:
         return None
     recorded = attempt.ended.ended_at if attempt.ended is not None else None

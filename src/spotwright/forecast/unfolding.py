@@ -1,11 +1,11 @@
 """Unfolds a plan before its run: the iterations of its loops and the branches of its conditions.
 
-Values flow through the graph as in the run, by the engine's own rules: arguments, defaults, constants, items of loops, collected
-outputs. What only the run will have stands there as an unknown value. A loop over a known list has its items. A condition on
-known values is decided. Conditions on unknown ones are decided together, where they stand in one graph: among the outcomes that
-some value gives, so of an if and its else one alone, the dearest is planned. The plan then keeps to what that says of the value.
+Values flow through the graph as in the run, by the engine's rules: arguments, defaults, constants, items of loops, collected
+outputs. Values that only the run will have are unknown. A loop over a known list has its items. Conditions on known values are
+decided. Conditions on unknown values in one graph are decided together: of the outcomes that some value gives (an if or its
+else, never both), the most expensive is planned. Later decisions stay consistent with it.
 
-A loop with unknown items has as many iterations as an earlier run had, or as the user says, else one.
+A loop with unknown items has as many iterations as in an earlier run or as the user states, else one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Step", "Unfolding", "Weight"]
 
 
 class Weight(NamedTuple):
-    """What a task adds to a plan: its price on on-demand where it may run there, else on spot, and its work in seconds."""
+    """A task's weight in a plan: its price on on-demand if it may run there, else on spot, and its work in seconds."""
 
     cost: float = 0.0
     work: float = 0.0
@@ -35,11 +35,11 @@ class Weight(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """One task of the run to come.
+    """One task of a future run.
 
-    ``inside`` has the steps of a task that is a DAG: of a loop one list for each iteration, else one. ``is_planned`` is false for
-    a task that does not run: its condition does not hold, or it follows a task that does not run. ``kept`` is what an open
-    condition, and those inside its branch, say of unknown values if the branch is taken.
+    ``inside`` has the steps of a DAG task: for a loop one list per iteration, else one. ``is_planned`` is false for a task that
+    does not run: its condition does not hold, or it follows a task that does not run. ``kept`` has the implications of an open
+    condition, and of the conditions inside its branch, for unknown values if the branch is taken.
     """
 
     planned: PlannedTask
@@ -50,42 +50,42 @@ class Step:
 
 
 class _Open(NamedTuple):
-    """A condition that unknown values decide: its inputs as it reads them, and the types of the unknown ones."""
+    """A condition on unknown values: its inputs as read, and the types of the unknown ones."""
 
     condition: Condition
     inputs: Mapping[str, Any]
     unknowns: Mapping[str, str]
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether it holds where unknown values are these. Raises ``ValueError`` where that is neither true nor false."""
+        """Whether it holds for these unknown values. Raises ``ValueError`` if it cannot be evaluated."""
         return self.condition.holds(
             {name: values.get(value, value) if is_unknown(value) else value for name, value in self.inputs.items()}
         )
 
     @property
     def constants(self) -> tuple[Any, ...]:
-        """The known values with which it compares unknown ones."""
+        """The known values that it compares with unknown ones."""
         names, constants = self.condition.operands()
         known = (self.inputs.get(name) for name in names)
         return (*constants, *(value for value in known if not is_unknown(value)))
 
 
 _Kept = dict[str, dict[str, tuple[_Open, bool]]]
-"""Of unknown values, the conditions that are planned to hold or not, by their texts."""
+"""By unknown value, the conditions planned to hold or not, by their texts."""
 
-_MOST_VISITED = 100_000  # tasks, groups and branches that are not taken among them
-_MOST_TRIED = 50_000  # values of unknown ones that are tried together, times conditions
+_MOST_VISITED = 100_000  # tasks, including groups and branches not taken
+_MOST_TRIED = 50_000  # combinations of values tried together, times conditions
 _MOST_TRIED_IN_ALL = 1_000_000  # in one plan
-_MOST_KEPT = 50  # conditions on one unknown value to which a plan keeps
-_LAST_TEXT = "\U0010ffff"  # after all other texts, and equal to none
+_MOST_KEPT = 50  # conditions kept for one unknown value
+_LAST_TEXT = "\U0010ffff"  # sorts after all other texts and equals none
 
 
 class Unfolding:
-    """One plan, unfolded under the arguments of a run: ``steps``, with what had to be guessed for it.
+    """A plan unfolded under the arguments of a run: ``steps``, and the guesses made for them.
 
-    ``arguments`` are the run's, ``None`` for missing ones. ``iterations`` gives the number of
-    iterations of a loop, given its path, its path in the graph and the number of its items, if that is known. ``weigh`` gives the
-    weight of a task without tasks inside, whose values are filled in as far as they are known.
+    ``arguments`` are the run's, ``None`` for missing ones. ``iterations`` returns the number of iterations of a loop from its
+    path, its path in the graph and the number of its items, if known. ``weigh`` returns the weight of a leaf task, with its
+    known values filled in.
 
     Raises :class:`InputError` for a run of more than 100,000 tasks.
     """
@@ -107,21 +107,21 @@ class Unfolding:
         self._missing = {unknown(name): name for name in missing}
         known = {**arguments, **{name: unknown(name) for name in missing}}
         self._state = RunState([plan], meta=RunMeta(arguments=known))
-        self._kept: list[_Kept] = [{}]  # each branch that is being unfolded adds one
+        self._kept: list[_Kept] = [{}]  # one more for each branch being unfolded
         self._weights: dict[str, Weight] = {}
         self._tried = 0
         self.guessed: dict[str, None] = {}
-        """The loops of which one iteration is planned, because only the run will know how many there are."""
+        """The loops planned with one iteration, because only the run will know their number."""
         self.missing: dict[str, None] = {}
-        """The missing arguments that decide the number of iterations, or a branch."""
+        """The missing arguments that decide a number of iterations or a branch."""
         self.failing: dict[str, str] = {}
-        """The tasks at which the run would fail, with why."""
+        """The tasks at which the run would fail, with the reason."""
         self.decided: dict[str, tuple[Condition, bool]] = {}
-        """The tasks whose conditions known values decide, with whether they hold in some iteration."""
+        """The tasks with conditions decided by known values, and whether they hold in some iteration."""
         self.chosen: dict[str, tuple[Condition, bool]] = {}
-        """The tasks whose conditions unknown values decide, with whether they are planned in some iteration."""
+        """The tasks with conditions on unknown values, and whether they are planned in some iteration."""
         self.untried: dict[str, None] = {}
-        """The tasks whose conditions are assumed to hold, because there are too many values to try."""
+        """The tasks with conditions assumed to hold, because there are too many values to try."""
         self.steps = self._scope(ScopeState(plan.root), None)
 
     def _scope(self, scope: ScopeState, of_owner: Inputs | None) -> list[Step]:
@@ -182,7 +182,7 @@ class Unfolding:
         return step
 
     def _with_values(self, planned: PlannedTask, values: Mapping[str, Any]) -> PlannedTask:
-        """The task with the settings that its inputs decide, as far as they are known."""
+        """The task with the settings that its known inputs decide."""
         if not planned.spec.deferred:
             return planned
         try:
@@ -193,7 +193,7 @@ class Unfolding:
             raise
 
     def _open(self, step: Step, task: TaskState, inputs: Inputs) -> None:
-        """Unfold a task that is a DAG, and compute its outputs."""
+        """Unfold a DAG task, and compute its outputs."""
         planned, loop = task.plan, task.plan.spec.loop
         if loop is None:
             task.inside = ScopeState(self._plan.inside(planned), task)
@@ -208,7 +208,7 @@ class Unfolding:
                 step.inside.append(self._scope(scope, inputs))
         outputs = dag_outputs(self._state, task)
         task.parameters, task.artifacts = outputs["parameters"], outputs["artifacts"]
-        if is_guess:  # so the number of outputs is unknown
+        if is_guess:  # the number of outputs is unknown
             task.parameters = {name: unknown(f"{task.path}.{name}") for name in task.parameters}
             task.artifacts = {name: unknown(f"{task.path}.{name}") for name in task.artifacts}
 
@@ -235,14 +235,14 @@ class Unfolding:
         return [unknown(f"{task.path}[{index}]") for index in range(count or 1)], count is None
 
     def _is_missing(self, value: Any) -> bool:
-        """Whether a value is that of a missing argument, which is then noted."""
+        """Whether a value is a missing argument's, which is then noted."""
         name = self._missing.get(value) if isinstance(value, str) else None
         if name is not None:
             self.missing[name] = None
         return name is not None
 
     def _decide(self, step: Step, condition: Condition, inputs: Inputs) -> None:
-        """Decide a condition by what is known, or leave it open for :meth:`_choose`."""
+        """Decide a condition by known values, or leave it open for :meth:`_choose`."""
         spec, path = step.planned.spec, step.planned.spec_path
         specs = spec.parameter_specs
         values = self._plan.graph.dialect.condition_inputs(specs, inputs.parameters)
@@ -265,7 +265,7 @@ class Unfolding:
         self.decided[path] = condition, holds or (path in self.decided and self.decided[path][1])
 
     def _keep(self, opened: _Open, *, holds: bool) -> None:
-        """Keep to a decision on one unknown value; a decision on several does not decide each."""
+        """Keep a decision on one unknown value; a decision on several does not decide each."""
         if len(opened.unknowns) != 1:
             return
         [value] = opened.unknowns
@@ -274,14 +274,14 @@ class Unfolding:
             self._kept[-1].setdefault(value, {}).setdefault(key, (opened, holds))
 
     def _possible(self, value: str, kind: str, opened: Iterable[_Open]) -> tuple[Any, ...]:
-        """The values that an unknown one may have by what is kept, as far as these conditions distinguish them."""
+        """The possible values of an unknown one under the kept decisions, one for each outcome of these conditions."""
         kept = [each for layer in self._kept for each in layer.get(value, {}).values()]
         values = _candidates(kind, [each for one in (*(one for one, _ in kept), *opened) for each in one.constants])
         fitting = [each for each in values if all(_outcome([one], {value: each}) == (holds,) for one, holds in kept)]
         return tuple(fitting or values)
 
     def _choose(self, steps: Mapping[str, Step]) -> None:
-        """Decide the open conditions of one scope: those that read a common unknown value together."""
+        """Decide the open conditions of one scope; conditions that share an unknown value are decided together."""
         opened = {name: step.open_condition for name, step in steps.items() if step.open_condition is not None}
         for names in _groups(opened):
             self._choose_together(steps, {name: opened[name] for name in names})
@@ -342,12 +342,12 @@ class Unfolding:
 
 
 def _follows_unplanned(planned: PlannedTask, steps: Mapping[str, Step]) -> bool:
-    """Whether a task is skipped because one before it is, as in a run; exit tasks are not."""
+    """Whether a task is skipped because one before it is, as in a run; exit tasks never are."""
     return not planned.spec.after_all and any(not steps[name].is_planned for name in planned.spec.after)
 
 
 def _outcome(opened: Sequence[_Open], values: Mapping[str, Any]) -> tuple[bool, ...] | None:
-    """Which conditions hold under these values; ``None`` where one cannot be evaluated."""
+    """Which conditions hold for these values; ``None`` if one cannot be evaluated."""
     try:
         return tuple(each.holds(values) for each in opened)
     except ValueError:
@@ -355,7 +355,7 @@ def _outcome(opened: Sequence[_Open], values: Mapping[str, Any]) -> tuple[bool, 
 
 
 def _groups(opened: Mapping[str, _Open]) -> list[list[str]]:
-    """The names of the conditions in groups that share unknown values."""
+    """The names of the conditions, grouped by shared unknown values."""
     groups: list[tuple[set[str], set[str]]] = []
     for name, each in opened.items():
         values, names = set(each.unknowns), {name}
@@ -368,7 +368,7 @@ def _groups(opened: Mapping[str, _Open]) -> list[list[str]]:
 
 
 def _candidates(kind: str, constants: Sequence[Any]) -> tuple[Any, ...]:
-    """Values of a parameter's type that give every outcome of comparisons with these constants; none for lists and mappings."""
+    """Values of a parameter's type for every outcome of comparisons with these constants; empty for lists and mappings."""
     texts = [each for each in constants if isinstance(each, str)]
     limits = sorted({float(each) for each in constants if isinstance(each, int | float) and not isinstance(each, bool)})
     between = [(one + other) / 2 for one, other in pairwise(limits)]
