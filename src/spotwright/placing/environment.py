@@ -381,7 +381,7 @@ def library_change(
         change = _with_python_path(ctx, spec, role, path)
         if change is None or how is Delivery.PATH:
             return change or NO_CHANGE
-        is_shared = how is Delivery.CONFIG_MAP or ctx.options.has_webhook  # the webhook cannot add an object before this one
+        is_shared = how is Delivery.CONFIG_MAP or ctx.options.has_webhook  # a webhook adds no objects
         return change | _mounted(ctx, spec, role, is_shared=is_shared, is_optional=not (visible or is_asked))
     if visible and how in (None, Delivery.PIP):
         cause = "" if how is None else "; target.package is installed in KFP components only"

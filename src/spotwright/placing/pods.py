@@ -509,7 +509,7 @@ def metadata_change(ctx: PlaceContext, metadata: Path, placed: Placed, duty: Pod
 
 
 _SAFE_TO_EVICT, _DO_NOT_DISRUPT = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
-_OF_KARPENTER = "karpenter."  # the prefix of its nodes' labels: karpenter.sh/nodepool, karpenter.k8s.aws/instance-family
+_OF_KARPENTER = "karpenter."  # prefix of its nodes' labels: karpenter.sh/nodepool, karpenter.k8s.aws/instance-family
 _DEAR = frozenset({PodRole.WORKER, PodRole.COORDINATOR, PodRole.HOOK})
 
 

@@ -75,9 +75,7 @@ def edit_objects(text: str, objects: Sequence[Document], edit: ObjectEdit) -> st
     if edited is not None and edited != text and any(map(_items, objects)) and _ALIAS.search(edited):
         try:
             parse(edited, objects[0].file, objects[0].above)
-        except (
-            ManifestError
-        ) as error:  # an item has its original bytes, but its anchor is in another item
+        except ManifestError as error:  # an item has its original bytes, but its anchor is in another item
             text = "cannot be edited, because an anchor was changed since it was placed"
             raise objects[0].problem(_ITEMS, f"{text}: {error}") from error
     return edited
