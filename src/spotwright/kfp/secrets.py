@@ -150,7 +150,7 @@ class Secrets:
         return bool(self._values) and self.reveal(value) != value
 
     def patterns(self) -> tuple[bytes, ...]:
-        """The byte strings to mask in logs: each secret as it is, as JSON and as Python's ``repr``."""
+        """The byte strings to mask in logs: each secret raw, as JSON and as Python's ``repr``."""
         texts = [text for name, text in self._by_length.items() if name != _ESCAPE]
         forms = {
             form
