@@ -1,4 +1,4 @@
-"""The page on budgets: which endings spend which budget, on real controllers and in the decisions alone.
+"""The page on budgets: which endings spend which budget, on real controllers and in pure decisions.
 
 The first table was observed on a real cluster (tests/cluster/recordings/budgets.json, written by ``python -m
 tests.cluster.budget_trials``); the second is computed from the decisions, for every order of endings.
@@ -35,38 +35,38 @@ _POOLS = {
 _INTRODUCTION = """\
 # Budgets
 
-An interruption never spends the budget for errors, an error never that for interruptions, and both are bounded, whatever the
-workload's own controller counts. The controller of the workload makes every next pod. The webhook of `spotwright controller`
-gives it the rung of its attempt, or, where a budget is spent, a small image in its place that says so and exits with 86. That is
-final, by a rule that was placed on the object when it was created.
+Interruptions never spend the budget for errors, nor errors the one for interruptions, and both are bounded, whatever the
+workload's own controller counts. That controller makes every next pod. The webhook of `spotwright controller` gives the pod the
+rung of its attempt or, once a budget is spent, a small image that says so and exits with 86. That is final, by a rule that was
+placed on the object at its creation.
 
 ## On real controllers
 
-Each row is a workload of these kinds on {versions}, with `spot: prefer` and the
-budgets of its heading. The Workflow called KFP has the shape that KFP's backend gives to runs, with a driver and a launcher of
-our own. Interruptions were made as Kubernetes' pod garbage collector makes them for a Node that is gone. "On" are the pools of
-the attempts: where the end of an attempt was not yet recorded when the next pod was made, that pod got the last certain rung, and
-one whose review took longer than two seconds kept the preference for spot that its object has. One order was tried again because
-two reviews in a row were that late: the code of the trial needs its attempt's number.
-"Counted" is what the kind's own controller had counted at the end, "seconds" the time until it had ended, on a busy machine.
+Each row is a workload of these kinds on {versions}, with `spot: prefer` and the budgets of its heading. The Workflow called KFP
+has the shape that KFP's backend gives to runs, with a driver and a launcher of our own. Interruptions were made like those of
+Kubernetes' pod garbage collector for a missing Node. "On" are the attempts' pools: if the end of an attempt was not yet
+recorded when the next pod was made, that pod got the last certain rung, and after a review of more than two seconds it kept its
+object's preference for spot. One order was repeated because two reviews in a row were that late: the trial's code needs its
+attempt's number. "Counted" is the kind's own controller's count at the end, "seconds" the time until the end, on a busy
+machine.
 """
 _BETWEEN = """
-What differs between the kinds:
+The kinds differ:
 
-- With `errors.retries: 0` an error that can be no interruption ends the workload without a refusal: by a rule of the Job or
-  JobSet on exit codes other than 137 and 143, and by the expression of the Workflow. So an error after a notice ends it too.
+- With `errors.retries: 0` an error that cannot be an interruption ends the workload without a refusal: by a rule of the Job or
+  JobSet on exit codes other than 137 and 143, and by the Workflow's expression. So an error after a notice ends it too.
 - A Job makes its next pod after 10, 20, 40 seconds, whatever the policy's backoff.
-- Argo makes a pod that vanished again without counting it, so its count says nothing about budgets.
-- KFP's launcher makes every exit code of the code 1, so a 137 of the code's own ends a task without retries at once.
-- A pod that garbage collection has marked as failed while its containers' last state is "running" is a success for Argo 3.7.3, if
-  it looks before the pod is deleted, which is a matter of milliseconds. It was seen once, when the trial itself was slow between
-  both. The attempt is recorded as interrupted then.
+- Argo recreates a vanished pod without counting it, so its count does not reflect budgets.
+- KFP's launcher turns every exit code of the code into 1, so the code's own 137 ends a task without retries at once.
+- Argo 3.7.3 counts a pod that garbage collection has marked as failed, but whose containers' last state is "running", as a
+  success, if it looks in the milliseconds before the pod is deleted. It was seen once, when the trial was slow between both.
+  The attempt is recorded as interrupted then.
 
 ## Every order
 
-What the decisions make of every order of interruptions and errors with `interruptions.max: {interruptions}` and
-`errors.retries: {errors}`, as the webhook asks them before each pod. A test takes each order through the journal and through
-models of all controllers, and holds the models against the table above.
+The decisions for every order of interruptions and errors with `interruptions.max: {interruptions}` and
+`errors.retries: {errors}`, as for the webhook before each pod. A test runs each order through the journal and through models of all controllers,
+and compares the models with the table above.
 
 | endings | then |
 | --- | --- |
@@ -119,7 +119,7 @@ def _why(result: Mapping[str, Any]) -> str:
 
 
 def _reason(result: Mapping[str, Any]) -> str:
-    """The words of the controller, without names of objects."""
+    """The controller's message, without names of objects."""
     said = str(result["said"])
     parts = said.split(": ")
     return ": ".join(parts[:2]) if parts[0] in ("Failed", "Complete", "Completed", "Succeeded", "Error") else said

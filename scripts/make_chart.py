@@ -1,7 +1,7 @@
-"""Write the files of the chart that follow from the code: rights, the webhook's registration, policies, labels of spot nodes.
+"""Write the chart's files that follow from the code: rights, the webhook's registration, policies, labels of spot nodes.
 
-`charts/spotwright/files` has them as data, which templates read; a test holds them equal
-to the code. The page on security has the rights with their reasons, as a table that is made when the site is built.
+`charts/spotwright/files` has them as data for templates; a test compares them with the code. The page on security has the
+rights with their reasons, as a table that is made when the site is built.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ FINDINGS: Mapping[str, tuple[str, str]] = yaml.load(
 
 _CHECKS = """# Findings of `pools check`
 
-What `spotwright pools check` finds in pools, nodes, manifests and the autoscaler. An *error* keeps work from landing or from
-ending in order; a *warning* costs money or time; a *note* is advice. How to use it: [Check pools](../how-to/pools/check.md).
+The findings of `spotwright pools check` in pools, nodes, manifests and the autoscaler. An *error* keeps work from being
+scheduled or from ending in order; a *warning* costs money or time; a *note* is advice. How to use it:
+[Check pools](../how-to/pools/check.md).
 
 | finding | severity | meaning |
 |---|---|---|
@@ -56,7 +57,7 @@ def checks_page() -> str:
 
 
 def metrics_page() -> str:
-    """Every metric, as a controller serves it that records, reviews and has met each of its labels once."""
+    """Every metric of a controller that records, reviews and has used each label once."""
     tally = Tally()
     tally.waits("uid", "team-a", "Unschedulable")
     tally.kinds = {"jobs": True}

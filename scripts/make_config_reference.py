@@ -1,4 +1,4 @@
-"""The reference of ``spotwright.yaml``, from the field tables that it is checked with."""
+"""The reference of ``spotwright.yaml``, from the field tables of its loader."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["page"]
 _INTRODUCTION = f"""# Configuration: {FILE_NAME}
 
 A run uses the file named with `--config`, else `{FILE_NAME}` beside the pipeline, else the nearest one in the folders above it
-up to the root of the repository (the folder that holds `.git`); the run names a file that it found above. Outside of a
-repository only the pipeline's own folder counts. From Python, `config` may be a mapping in the shape of the file. Where there
-is no configuration, a built-in pair of
-pools is used with `spot: prefer`, and the run says so. The file is read once when a run starts and stored with it.
+up to the root of the repository (the folder that holds `.git`); the run reports a file from above. Outside a repository only
+the pipeline's folder counts. From Python, `config` may be a mapping in the shape of the file. Without a configuration, a
+built-in pair of pools is used with `spot: prefer`, and the run says so. The file is read once when a run starts and stored with
+it.
 
 ```yaml
 version: 1
@@ -47,31 +47,30 @@ policy:
 ```
 
 Durations are written `500ms`, `30s`, `5m`, `1h30m` or `2d`, a bare number is seconds; amounts of cpu and memory as Kubernetes
-writes them. Anchors, aliases and merge keys (`<<`) of YAML may be used, types (`!!`) may not. An unknown key, a key said twice
-and every value that is not what its row says are refused before anything starts, up to ten at once, each with its line.
+writes them. Anchors, aliases and merge keys (`<<`) of YAML may be used, types (`!!`) may not. Unknown and duplicate keys and
+invalid values are refused before anything starts, up to ten at once, each with its line.
 """
 
 _POOLS = """A pool is nodes of one kind: a node pool on AKS and GKE, a node group on EKS. Its name is up to 63 lower-case
-letters, digits and `-`. Where the file has no `pools`, the built-in pair is used, with `spot: prefer` unless `policy.default`
-says something.
+letters, digits and `-`. Without `pools`, the built-in pair is used, with `spot: prefer` unless there is a `policy.default`.
 """
 
-_POLICY = """The same fields stand under `policy.default` and under each pattern of `policy.tasks`. Which value holds is decided
-in this order: command line, `policy.tasks`, what the pipeline says (`spot.prefer` and the like), KFP's own settings
-(`set_retry`, `set_timeout`), `policy.default`, built in. A file with pools and without a `policy` adds no placement at all.
+_POLICY = """The same fields stand under `policy.default` and under each pattern of `policy.tasks`. Precedence of values:
+command line, `policy.tasks`, the pipeline's own (`spot.prefer` and the like), KFP's settings (`set_retry`, `set_timeout`),
+`policy.default`, built in. A file with pools but without a `policy` adds no placement.
 """
 
 _PATTERNS = """A pattern is compared with the whole path of a task in its run, such as `train` or `loop/train-3`. `*` stands for
 any characters within one name, `**` for any characters at all, and `**/` also for nothing: `**/train*` matches `train` and
-`loop/train-3`. A plain name, without `*` and `/`, is also a task of that name inside loops, conditions and pipelines in it:
-`train` matches `loop/train`. Write patterns that begin with `*` in quotes. Where several match, the later line wins, key by key.
+`loop/train-3`. A plain name, without `*` and `/`, also matches a task of that name inside loops, conditions and nested pipelines:
+`train` matches `loop/train`. Write patterns that begin with `*` in quotes. If several match, the later line wins, key by key.
 
-`run` and `plan` refuse a pattern that matches no task, with the nearest name; `place` warns. Pipelines that share a folder
-and have different tasks have a file each, which `--config` names.
+`run` and `plan` refuse a pattern that matches no task, with the nearest name; `place` warns. Pipelines with different tasks in
+one folder need separate files, named with `--config`.
 
-A task in a loop has its iteration in its path, counted from zero. `loop/train`, without a number, means every iteration of
-it. A loop, condition or exit handler that has a name in the pipeline, as in `dsl.ParallelFor(items, name="loop")`, has that
-one; without a name it has the SDK's, such as `for-loop-1`. `spotwright show` lists the paths of a run.
+A task in a loop has its iteration in its path, counted from zero. `loop/train`, without a number, means every iteration of it.
+A loop, condition or exit handler is called by its name in the pipeline, as in `dsl.ParallelFor(items, name="loop")`, else by
+the SDK's, such as `for-loop-1`. `spotwright show` lists the paths of a run.
 """
 
 
@@ -80,9 +79,9 @@ def page() -> str:
     sections = [
         _INTRODUCTION,
         "## The file\n\n" + _table(TOP),
-        "## `target`\n\nNo cluster is asked: a key that is not set has its default.\n\n" + _table(TARGET),
+        "## `target`\n\nClusters are not asked: unset keys have their defaults.\n\n" + _table(TARGET),
         f"## `pools.NAME`\n\n{_POOLS}\n" + _table(POOL),
-        "## `pools.NAME.simulate`\n\nDurations are those of the simulated world.\n\n" + _table(SIMULATE),
+        "## `pools.NAME.simulate`\n\nDurations are simulated time.\n\n" + _table(SIMULATE),
         f"## `policy`\n\n{_POLICY}\n" + _table(POLICY),
         "### Fields of a policy\n\nA name with a dot is a key within a mapping: `interruptions: {max: 10}`.\n\n"
         + _policy_table(),

@@ -1,8 +1,8 @@
-"""Writes src/spotwright/config/spotwright.schema.json, the JSON schema of ``spotwright.yaml``, from the tables of its fields.
+"""Write src/spotwright/config/spotwright.schema.json, the JSON schema of ``spotwright.yaml``, from the tables of its fields.
 
-Editors check the file with it while it is written; ``spotwright config schema`` prints it. It refuses what the loader refuses for
-the form of a value or an unknown key. What spans several fields, such as the names in a ladder, only the loader knows. A test
-compares the file with what :func:`schema_text` gives, and the schema with the loader, field by field.
+Editors check the file with it; ``spotwright config schema`` prints it. Like the loader it refuses wrong forms of values and
+unknown keys. Only the loader checks relations of fields, such as the names in a ladder. A test compares the file with
+:func:`schema_text`, and the schema with the loader, field by field.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The failure matrix (what follows each cause, and by what it is recognised) and its evidence (the cases).
+"""The failure matrix (what follows each cause, and its signs) and its evidence (the cases).
 
-Both pages are computed from the recorded endings (tests/scheduling/endings.yaml), the classifier and the budgets, so they
-cannot promise what the code does not do. What no part of Spotwright reports today is marked, from the fields of
-``Signals`` that the bodies fill.
+Both pages are computed from the recorded endings (tests/scheduling/endings.yaml), the classifier and the budgets, so they match
+the code. Signals that local runs and simulations do not report are marked, from the fields of ``Signals`` that these fill.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ BODIES = ("local", "simulation", "engine")
 _INTRODUCTION = """\
 # Failure matrix
 
-Each end of an attempt has one *cause*, which decides the budget it spends and what follows. All signals count: exit code,
-outputs, notice, the pod's reason and conditions, the node's conditions, taints and events. The exit code alone decides nothing:
-137 and 143 only say that somebody sent a signal.
+Each attempt ends with one *cause*, which decides the spent budget and the next step. All signals count: exit code, outputs,
+notice, the pod's reason and conditions, the node's conditions, taints and events. The exit code alone is not enough: 137 and
+143 only mean that a signal was sent.
 
 Every case is a test: [the evidence](failure-evidence.md).
 
@@ -48,22 +47,22 @@ For a task with `interruptions: {max: 10}`, `errors: {retries: 1}` and a ladder 
 """
 
 _ORDER = """
-*Unschedulable* ends no attempt: no rung had a node within `pending_timeout`, and the task fails. Rungs, waits, deadlines:
+*Unschedulable*: no rung had a node within `pending_timeout`, and the task fails without an attempt. Rungs, waits, deadlines:
 [What happens after an attempt](explanation/decisions.md).
 
 ## Exit code 86
 
-A pod with exit code 86 is a refusal, not an attempt: the budget of its task was spent, so the controller started a small image in
-its place. Its termination message says which endings spent which budget. A rule on the workload makes 86 final, so nothing is
+A pod with exit code 86 is a refusal, not an attempt: its task's budget was spent, so the controller replaced its image by a
+small one. Its termination message lists the endings that spent the budget. A rule on the workload makes 86 final, so it is not
 retried.
 
 ## How the cause is decided
 
-The first line that fits:
+The first matching line decides:
 
 {rules}
 
-## By what it is recognised
+## Signs
 
 "Run": local and simulated runs report it. Kubernetes reports the others.
 """
@@ -72,7 +71,7 @@ _SEEN = """
 ## Seen on a real cluster
 
 {versions}; Pod, Job, JobSet, TrainJob, Argo and KFP-shaped Workflows, on a spot node.
-A test holds these causes: [recorded deaths](recorded-deaths.md).
+Tests check these causes: [recorded deaths](recorded-deaths.md).
 
 """
 
@@ -80,17 +79,16 @@ _EVIDENCE_INTRODUCTION = """\
 # Evidence of the failure matrix
 
 The recorded endings behind the [failure matrix](failure-matrix.md), by cause and by sign. Each row is a test: these signals
-have this cause. Each stands for a public thread; a *variant* changes one signal of its thread, or plays its end on one
-machine.
+have this cause. Each comes from a public thread; a *variant* changes one of its signals, or reproduces its end on one machine.
 """
 
 _MEANING: Mapping[Cause, str] = {
     Cause.SUCCEEDED: "The work is done.",
-    Cause.INTERRUPTED: "The provider took the node.",
+    Cause.INTERRUPTED: "The provider reclaimed the node.",
     Cause.LOST: "The node or the engine is gone without a trace.",
     Cause.DISRUPTED: "Kubernetes or Spotwright moved it.",
     Cause.FAILED: "The user's code failed.",
-    Cause.OUT_OF_MEMORY: "It used more memory than it was given.",
+    Cause.OUT_OF_MEMORY: "It exceeded its memory.",
     Cause.TIMED_OUT: "Its own time limit passed.",
     Cause.START_UP: "It never ran: image, environment, volume.",
     Cause.CANCELLED: "The user stopped it.",
@@ -163,7 +161,7 @@ def _signals(values: Mapping[str, Any]) -> Signals:
 
 
 def page() -> str:
-    """The matrix as Markdown: what follows each cause, and the signs by which each is recognised."""
+    """The matrix as Markdown: what follows each cause, and its signs."""
     rows = "".join(
         f"| {_link(cause)} | {meaning} | {_first(cause)} | {_spent(cause)} |\n" for cause, meaning in _MEANING.items()
     )
@@ -273,7 +271,7 @@ def _happens(signals: Signals) -> bool:
 
 @functools.cache
 def reported() -> frozenset[str]:
-    """The fields of ``Signals`` that a body fills, by name, in ``Signals(...)`` or ``signals._replace(...)``."""
+    """The fields of ``Signals`` that a backend fills, by name, in ``Signals(...)`` or ``signals._replace(...)``."""
     found = set[str]()
     for body in BODIES:
         for path in (ROOT / "src" / "spotwright" / body).rglob("*.py"):

@@ -1,4 +1,4 @@
-"""The table of docs/explanation/grace.md, from what was measured on a real cluster (tests/cluster/recordings/grace.json)."""
+"""The table of docs/explanation/grace.md, from measurements on a real cluster (tests/cluster/recordings/grace.json)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _table(results: Mapping[str, Any]) -> Iterator[str]:
 def _between(one: Mapping[str, Any]) -> Mapping[str, float | None]:
     """The seconds between two moments of a pod: from the notice to SIGTERM, and from SIGTERM to the last sign of life.
 
-    A sign of life comes ten times a second, so code that ends at once lived on for nothing.
+    Signs of life come ten times a second, so code that ends at once gives 0.
     """
     noticed, sigterm, lived = one["noticed"], one["sigterm"], one["lived"]
     warned = None if noticed is None or sigterm is None else sigterm - noticed
@@ -57,7 +57,7 @@ def _between(one: Mapping[str, Any]) -> Mapping[str, float | None]:
 
 
 def _range(moments: Sequence[Mapping[str, Any]], name: str) -> str:
-    """The median with the smallest and the largest value, and in how many of the pods there was one."""
+    """The median with the smallest and the largest value, and the number of pods that had one."""
     values = sorted(one[name] for one in moments if one[name] is not None)
     if not values:
         return "" if name != "saved" else f"0 of {len(moments)}"

@@ -1,6 +1,6 @@
-"""The pages of kinds, each made from the records of its kinds (``spotwright.kinds``) and from an example of the tests.
+"""The pages of kinds, each from the records of its kinds (``spotwright.kinds``) and an example of the tests.
 
-The example is a golden manifest (tests/kinds/golden), with what ``place`` and ``explain`` print of it while the page is made.
+The example is a golden manifest (tests/kinds/golden), with the output of ``place`` and ``explain`` during the build.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TITLES = {
     "tekton": "Tekton PipelineRun, TaskRun and Pipeline",
     "volcanojob": "Volcano Job and CronJob",
 }
-"""The titles of pages that the names of their kinds do not make."""
+"""The titles of pages that do not follow from their kinds' names."""
 
 _CONFIGURATION = """\
 # spotwright.yaml
@@ -63,13 +63,13 @@ _WHERE: Mapping[PodRole, str] = {
 }
 
 _RETRY: Mapping[Retry, str] = {
-    Retry.NONE: "A lost pod is not made again.",
-    Retry.JOB: "The Job makes a lost pod again, by its `backoffLimit` and `podFailurePolicy`.",
-    Retry.ROLE: "The training operator makes a lost pod again, by the `restartPolicy` of its role.",
-    Retry.SET: "The controller of the set makes a lost pod again, together with the pods beside it.",
-    Retry.STEP: "Argo makes a lost pod again, by the `retryStrategy` of its step.",
-    Retry.TRIAL: "Each trial goes on as its own kind does.",
-    Retry.OTHER: "The controller of the kind decides what follows a lost pod.",
+    Retry.NONE: "A lost pod is not recreated.",
+    Retry.JOB: "The Job recreates a lost pod, by its `backoffLimit` and `podFailurePolicy`.",
+    Retry.ROLE: "The training operator recreates a lost pod, by the `restartPolicy` of its role.",
+    Retry.SET: "The controller of the set recreates a lost pod together with the pods beside it.",
+    Retry.STEP: "Argo recreates a lost pod, by the `retryStrategy` of its step.",
+    Retry.TRIAL: "Each trial is retried by its own kind.",
+    Retry.OTHER: "The kind's controller handles a lost pod.",
 }
 
 
@@ -149,7 +149,7 @@ def _said_of(kinds: Sequence[Kind], say: Callable[[Kind], Iterator[str]]) -> Ite
 def _interruption(kind: Kind) -> Iterator[str]:
     yield _RETRY[kind.retry]
     if kind.is_gang:
-        yield "Its pods run together or not at all, so an interruption of one concerns them all."
+        yield "Its pods run together or not at all, so an interruption of one affects all."
     if kind.retries.home:
         yield f"Retries are in `{kind.retries.home}`."
     if kind.harm:
@@ -157,7 +157,7 @@ def _interruption(kind: Kind) -> Iterator[str]:
 
 
 def _enforced(name: str) -> str:
-    """Which component keeps each value of the policy, and what was tried."""
+    """The enforcer of each value of the policy, and what was tried."""
     kinds = kinds_of(name)
     if name == _KATIB:
         text = "As on the page of the trials' kind."
@@ -174,18 +174,18 @@ def _with_the_controller(kinds: Sequence[Kind]) -> Iterator[str]:
 
 def _controlled(kind: Kind) -> Iterator[str]:
     if kind.is_cluster_wide:
-        yield "It is in no namespace, so the controller leaves it as it is."
+        yield "It has no namespace, so the controller leaves it unchanged."
     elif kind.is_admitted:
-        again = ", and again when its file has changed" if kind.may_change else ""
+        again = ", and again when its file changes" if kind.may_change else ""
         yield f"The controller places it when it is created{again}."
     else:
-        yield "The controller does not place it; its pods are placed as their owner says."
+        yield "The controller does not place it; its pods are placed by their owner's policy."
     if kind.reads is Reads.RUNS:
         yield "It is recorded as a run." + (" One restart of all pods is one attempt." if kind.restart_label else "")
     if kind.suspended_by:
-        yield f"While `{'.'.join(map(str, kind.suspended_by))}` holds, it has no pods; they are made again when it resumes."
+        yield f"While `{'.'.join(map(str, kind.suspended_by))}` is set, it has no pods; they are recreated when it resumes."
     if kind.hands_down:
-        yield "What its controller makes is placed by the policy of this object."
+        yield "Objects that its controller makes are placed by its policy."
     if kind.is_queued:
         yield "Kueue gives it the default queue of its namespace."
 
@@ -205,7 +205,7 @@ def _examples(name: str) -> Iterator[str]:
 
 
 def _golden(name: str) -> list[Path]:
-    """One golden folder for each kind of a page: of several the shortest that needs no other object."""
+    """One golden folder for each kind of a page: the shortest that needs no other object."""
     found: dict[str, list[Path]] = {}
     for path in sorted(GOLDEN.glob("*/in.yaml"), reverse=True):
         first = next(yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
@@ -256,16 +256,16 @@ def printed(arguments: Sequence[str], folder: Path) -> str:
 
 
 def _link(page: str, of: str) -> str:
-    """That the table of another page holds; empty without one."""
+    """The reference to another page's table; empty without one."""
     up = "../" * of.count("/")
     return f"As in a [{kinds_of(page)[0].name}]({up}{page}.md#who-enforces-the-policy)." if page else ""
 
 
 def _tables(name: str) -> Iterator[str]:
-    """The table of the first way to retry, and of each other way the rows that differ from it."""
+    """The table of the first retry mechanism, and for each other one the rows that differ."""
     ways = list(dict.fromkeys(way for kind in kinds_of(name) for way in kind.mechanisms))
     first = ways[0]
-    yield "This stands beside each value in `spotwright explain`" + (f" ({first.title}):" if first.title else ":")
+    yield "`spotwright explain` shows this beside each value" + (f" ({first.title}):" if first.title else ":")
     yield ""
     yield from _table(first.facts)
     for way in ways[1:]:
@@ -301,7 +301,7 @@ def _cell(fact: Fact) -> str:
         labels.append(_label(otherwise))
         otherwise = otherwise.absent
     text = " or ".join(labels) + (f", {fact.note}" if fact.note else "")
-    return text if otherwise is None else f"{text}; if that is missing: {_cell(otherwise)}"
+    return text if otherwise is None else f"{text}; if missing: {_cell(otherwise)}"
 
 
 def _label(fact: Fact) -> str:
@@ -319,7 +319,7 @@ def index() -> str:
 
 def _what_is_done(kind: Kind) -> str:
     if kind.harm:
-        return "stays as it is unless it says otherwise"
+        return "unchanged unless it asks for placement"
     if kind.place is not None:
         return (
             "placed"
@@ -344,4 +344,4 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "kinds/index.md": index,
     **{f"kinds/{name}.md": partial(page, name) for name in sorted({kind.page for kind in all_kinds().values()} - {""})},
 }
-"""What makes each page, by its path in docs/."""
+"""The function of each page, by its path in docs/."""

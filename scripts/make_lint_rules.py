@@ -1,6 +1,6 @@
 """The reference of the rules in ``spotwright.linter``: what each finds, why, the fix, and both examples.
 
-The examples are the tests of the rules, so the page shows what was tried.
+The examples are the tests of the rules.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["page"]
 
 _INTRODUCTION = """# Rules of lint
 
-What `spotwright lint` finds: {count} rules. An *error* cannot work, a *warning* works until the first interruption or does not do
-what was asked for, a *note* is advice. A rule with a pen (✎) is mended by `--fix`. How to use them, and how to switch one off:
+`spotwright lint` has {count} rules. An *error* cannot work, a *warning* works until the first interruption or does not do what
+was asked for, a *note* is advice. `--fix` fixes rules with a pen (✎). How to use them and switch one off:
 [Lint manifests and pipelines](../how-to/lint.md).
 
-Each example is a whole file. Rules about pools need a `spotwright.yaml`, which then stands beside the example.
+Each example is a whole file. Rules about pools need the `spotwright.yaml` beside the example.
 """
 
 
@@ -65,9 +65,9 @@ def _block(language: str, text: str) -> str:
 
 _OF_KINDS = """## Rules by kind
 
-Rules on pods hold in every kind that lint knows, and at the paths of `--pod-path`. lint made this table: the pod of each example
-above, in an object of each kind. Where a cell is empty, the kind's own fields decide: a TrainJob completes a TrainingRuntime, and
-only Jobs demand a restart policy.
+Rules on pods apply to every kind that lint knows, and to the paths of `--pod-path`. lint made this table from the pod of each
+example above in an object of each kind. In empty cells the kind's own fields decide: a TrainJob completes a TrainingRuntime,
+and only Jobs demand a restart policy.
 """
 
 

@@ -1,6 +1,6 @@
 """The page on pipelines: the supported KFP pipelines, from the conformance suite.
 
-The docstring of each of them says what it shows, and after ``kfp.local:`` the result of ``kfp.local`` 2.17.
+The docstring of each says what it shows, and after ``kfp.local:`` the result of ``kfp.local`` 2.17.
 """
 
 from __future__ import annotations
@@ -16,42 +16,41 @@ PIPELINES = ROOT / "tests" / "conformance" / "pipelines"
 
 _HEAD = """# Supported KFP pipelines
 
-Every line is a pipeline of the conformance suite (`tests/conformance`). The KFP SDK compiles it. It runs twice, undisturbed
-and on pools whose nodes are taken every second, and must give the values and types of the KFP backend. The last column shows
-a different result of `kfp.local` 2.17: "no" is an error, "wrong" another value without an error.
+Every line is a pipeline of the conformance suite (`tests/conformance`), compiled by the KFP SDK. It runs twice, undisturbed and
+on pools whose nodes are reclaimed every second, and must give the values and types of the KFP backend. The last column shows a
+different result of `kfp.local` 2.17: "no" is an error, "wrong" another value without an error.
 """
 
 _TAIL = """
 ## Differences from the backend of KFP 2.17
 
-- Texts with quotes in conditions: the SDK writes them so that the backend refuses the condition. Here they work as written.
+- Strings with quotes in conditions: the backend refuses the condition as the SDK writes it. Here they work as written.
 - A whole number for an input that is declared `float`: the backend passes an `int`. Here it is a `float`.
-- A number in a list whose items have no declared type (`-> list`): the backend converts the item to a text, which a component
-  that expects a number refuses. Here the item keeps its type until a component reads it.
+- A number in a list whose items have no declared type (`-> list`): the backend converts the item to a string, which a
+  component that expects a number refuses. Here the item keeps its type until a component reads it.
 - `set_memory_limit(parameter)` and the like in a loop, condition or exit handler: the SDK does not pass the parameter into
   the group, and the task fails. Here it works, with a note at the start. On a cluster, pass the parameter to a task of the
   group as an input too.
 - A pipeline with a required input artifact: KFP accepts parameters only. Here the argument is the artifact's path or address
   (`--arg data=iris.csv`, `--arg data=gs://bucket/iris.csv`), or a mapping with `uri` and `metadata`; for a list of artifacts,
   a list of these.
-- Placeholders of the run and the task inside longer texts (`f"{dsl.PIPELINE_JOB_NAME_PLACEHOLDER}/x"`), which the backend
-  leaves as they are. Here they are replaced. `PIPELINE_JOB_NAME` and `PIPELINE_JOB_RESOURCE_NAME` are the run's name, the ids
-  are UUIDs. `PIPELINE_ROOT` stays as it is, as in the backend.
-- A list of artifacts as an argument of a container's command: the backend leaves the placeholder as it is. Here it is a JSON
-  list with `name`, `type`, `uri` and `metadata` of each.
-- Loops over artifacts, and texts composed of an inner loop's item: the backend stops with an error.
+- Placeholders of the run and the task inside longer strings (`f"{dsl.PIPELINE_JOB_NAME_PLACEHOLDER}/x"`): the backend
+  does not replace them. Here they are replaced. `PIPELINE_JOB_NAME` and `PIPELINE_JOB_RESOURCE_NAME` are the run's name,
+  the ids are UUIDs. `PIPELINE_ROOT` is not replaced, as in the backend.
+- A list of artifacts as an argument of a container's command: the backend does not replace the placeholder. Here it becomes
+  a JSON list with `name`, `type`, `uri` and `metadata` of each.
+- Loops over artifacts, and strings with an inner loop's item: the backend stops with an error.
 - `set_retry` on a nested pipeline: here it applies to every task in it.
 - Retries: the manifests of 2.17 retry neither errors of the code nor drained pods, whatever `set_retry` says (seen on KFP
-  2.17.0); here `set_retry` holds. On KFP the code's own exit code is lost: its launcher makes every one 1. See
+  2.17.0); here `set_retry` holds. On KFP the code's exit code is lost: its launcher turns every one into 1. See
   [what an interruption does](../kinds/kfp.md#what-an-interruption-does).
 
 ## After a failure
 
-Running tasks continue to their end, over interruptions and retries. Other tasks of the same pipeline, loop or iteration do
-not begin, except exit tasks and tasks with `ignore_upstream_failure`; then the pipeline fails, and so does the pipeline
-around it. The run fails even if an exit task succeeds. `PipelineTaskFinalStatus.state` is `COMPLETE`, `FAILED`, `SKIPPED`,
-`CACHED`, or `CANCELED` if the tasks never began; `error_message` has the path of the task that failed first and the last line
-of its log.
+Running tasks continue to their end, through interruptions and retries. Other tasks of the same pipeline, loop or iteration do
+not begin, except exit tasks and tasks with `ignore_upstream_failure`; then the pipeline fails, and so does the pipeline around
+it. The run fails even if an exit task succeeds. `PipelineTaskFinalStatus.state` is `COMPLETE`, `FAILED`, `SKIPPED`, `CACHED`,
+or `CANCELED` if the tasks never began; `error_message` has the path of the task that failed first and the last line of its log.
 
 A run that takes longer than its pipeline allows (`active_deadline_seconds`) fails: running tasks are stopped, and only exit
 tasks still begin. The time is not scaled by `--time-scale`, does not pass without an engine, and starts again when a failed

@@ -1,6 +1,6 @@
-"""The page of recorded deaths: what the classifier makes of every death that was recorded on a real cluster.
+"""The page of recorded deaths: the classifier's decision on every death recorded on a real cluster.
 
-The recordings (tests/cluster/recordings) hold what an observer saw of the workloads of all kinds; people wrote the cause that
+The recordings (tests/cluster/recordings) have an observer's view of the workloads of all kinds; people wrote the cause that
 each must have, with its reason (tests/cluster/expected_causes.yaml). The failure matrix shows the same table in short.
 """
 
@@ -46,22 +46,21 @@ _KINDS = {
     "job-stock": "unplaced Job",
     "argo-stock": "unplaced Argo",
 }
-"""The names of the workloads, as the page writes them."""
+"""The names of the workloads on the page."""
 
 _INTRODUCTION = """\
 # Recorded deaths
 
-Each way to die struck workloads of all kinds on one spot node of a real cluster at once, seen on
-{versions}. A bare Pod, a Job, a JobSet, a TrainJob and two Workflows were placed by
-`spotwright place` (`interruptions.max: 3`, `errors.retries: 0`), a Job and a Workflow were not. The Workflow called KFP has the
-templates that KFP's compiler makes, with a driver and a launcher of our own.
+Each fault hit workloads of all kinds on one spot node of a real cluster at once, seen on {versions}. `spotwright place` had
+placed a bare Pod, a Job, a JobSet, a TrainJob and two Workflows (`interruptions.max: 3`, `errors.retries: 0`), but not a Job
+and a Workflow. The Workflow called KFP has the templates that KFP's compiler makes, with a driver and a launcher of our own.
 
-What the API server sent about each pod, its node and its owners is kept in `tests/cluster/recordings`, and a test holds the
-classifier against it. `make cluster-record` records everything again.
+The API server's data on each pod, its node and its owners are in `tests/cluster/recordings`, and a test checks the classifier
+against them. `make cluster-record` repeats the recordings.
 
 A node counted as lost after 12 s without a heartbeat (50 s by default), and pods left it 3 s later (300 s by default). "After" is
 the time in seconds from the fault until the API showed the end, on a busy machine. "Pods" counts all pods of the workload, about
-12 s later. Where Kubernetes gave a pod up before it showed its end, both moments have a row.
+12 s later. If Kubernetes gave a pod up before it showed its end, both moments have a row.
 """
 
 
@@ -158,7 +157,7 @@ def versions(deaths: Sequence[RecordedDeath]) -> str:
 def _section(death: RecordedDeath, causes: Mapping[str, Mapping[str, Expected]]) -> str:
     heading = f"## {_capital(death.what)}\n"
     if not death.moments:
-        return f"{heading}\nNo pod, so no attempt and no cause: Jobs go on trying, and the Workflows ended with an error.\n"
+        return f"{heading}\nNo pod, so no attempt and no cause: Jobs keep trying, the Workflows ended with an error.\n"
     reasons = dict.fromkeys(moment.expected(causes[death.name]).because for moment in death.moments)
     alike: dict[tuple[str, Cause, str, int], list[RecordedMoment]] = {}
     for moment in sorted(death.moments, key=lambda moment: moment.moment, reverse=True):  # lost before ended

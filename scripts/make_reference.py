@@ -100,10 +100,10 @@ How to use it: [Save checkpoints](../how-to/checkpoint.md). How it works: [Check
 
 _PROVIDERS = """# Providers
 
-The labels and taints that this version expects each provider to set on the nodes of a pool, and the time between the
-notice and the loss of a spot node. `NAME` stands for the pool's name, `TYPE` for its machine. Describe differences of your
-cluster with `labels`, `taints` and `notice` of the pool: [Configure pools](../how-to/configure-pools.md). The sources of
-these facts are named in `src/spotwright/clouds/`.
+The labels and taints that this version expects each provider to set on a pool's nodes, and the time between the notice and the
+loss of a spot node. `NAME` is the pool's name, `TYPE` its machine. Describe differences of your cluster with `labels`, `taints`
+and `notice` of the pool: [Configure pools](../how-to/configure-pools.md). The sources of these facts are in
+`src/spotwright/clouds/`.
 
 | provider | pool | labels | taints | notice |
 |---|---|---|---|---|
@@ -188,7 +188,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def json_page() -> str:
-    """The documents behind --json, from the docstrings of what makes them."""
+    """The documents of --json, from the docstrings of their functions."""
     run = markdown(run_json.__doc__).partition("\n\n")[2]
     summary, account = markdown(run_json.summary.__doc__), markdown(account_report.report_json.__doc__)
     rehearsal = f"## A rehearsal\n\n{markdown(as_json.__doc__)}\n"
@@ -214,7 +214,7 @@ def json_page() -> str:
 
 
 def providers_page() -> str:
-    """Labels, taints and notices, computed by what the scheduler here uses."""
+    """Labels, taints and notices, computed by the scheduler's functions."""
     rows = [_provider(provider, capacity, gpu) for provider in PROVIDERS for capacity, gpu in _KINDS]
     setters = "".join(map(_setter, node_labels.SETTERS))
     remarks = "".join(f"\n`{one.name}`: {one.remark}\n" for one in PROVIDERS.values() if one.remark)
@@ -228,12 +228,12 @@ def _setter(one: Setter) -> str:
 
 
 _SET_BY_OTHERS = """
-## Labels that nobody writes
+## Labels set by others
 
-Kubernetes, clouds, autoscalers and device plugins set these labels on nodes; `*` stands for any rest of a name. Your own
-selectors and affinity may name them. Where `machine`, `zones`, `region`, `os` and `node` of a pool tell the value (the
-accelerator of `g2-standard-8`, the family of `g5.2xlarge`, the architecture, the zone), it is compared. Otherwise nodes may
-have any value: the condition counts as met, with a note, until the pool states the label under `labels`.
+Kubernetes, clouds, autoscalers and device plugins set these labels on nodes; `*` is any rest of a name. Your selectors and
+affinity may name them. A value that follows from a pool's `machine`, `zones`, `region`, `os` and `node` (the accelerator of
+`g2-standard-8`, the family of `g5.2xlarge`, the architecture, the zone) is compared. Otherwise nodes may have any value: the
+condition counts as met, with a note, until the pool states the label under `labels`.
 
 | set by | on pools of | labels | source |
 |---|---|---|---|
@@ -241,11 +241,11 @@ have any value: the condition counts as met, with a note, until the pool states 
 
 _PAGE = """# Answers of the page
 
-What `spotwright page` answers to its own modules under `api/v1/`, to GET alone and with the cookie of the printed address. Every
-answer has `"format": "spotwright-page/1"`; within version 1 keys are added and none changes its meaning. An error is
+The answers of `spotwright page` to its own modules under `api/v1/`, only to GET and with the cookie of the printed address.
+Every answer has `"format": "spotwright-page/1"`; version 1 may gain keys, but existing keys keep their meaning. An error is
 `{"error": KIND, "message": SENTENCE}` with a status of 400, 401, 403, 404, 405, 409, 500 or 503. Amounts are
-`{"seconds", "money"}` of node time as in [JSON](json.md). Moments are Unix seconds; in columns, seconds since `t0`.
-Names, reasons and lines have marks such as `<U+202E>` where they hold characters that are not shown.
+`{"seconds", "money"}` of node time as in [JSON](json.md). Moments are Unix seconds; in columns, seconds since `t0`. Names, reasons and lines
+have marks such as `<U+202E>` for invisible characters.
 
 Parameters are those in the address below; RUN is the whole name of a run.
 """
@@ -309,11 +309,11 @@ _HELPERS: Mapping[str, Sequence[str]] = {
     "lightning": ("SpotCheckpointIO", "SpotCheckpoint"),
     "accelerate": ("SpotState",),
 }
-"""The modules for other libraries, with what their users call."""
+"""The modules for other libraries, with their users' entry points."""
 
 
 def checkpoint_page() -> str:
-    """The public names of the checkpoint library, and its helpers, which are read and not imported."""
+    """The public names of the checkpoint library, and its helpers, which are parsed, not imported."""
     classes = [checkpoint.Checkpoint, checkpoint.File, checkpoint.Directory]
     first = [*classes, checkpoint.progress, checkpoint.notice]
     errors = [getattr(checkpoint, name) for name in checkpoint.__all__]

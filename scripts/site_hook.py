@@ -1,7 +1,7 @@
-"""MkDocs calls this while it builds the site: it adds the pages that say what the code says, and the tables inside other pages.
+"""MkDocs calls this during a build: it adds the pages that are generated from the code, and the tables inside other pages.
 
-A page of docs/ asks for such a table by a comment, ``<!-- made: NAME -->``. Links to files beside docs/ lead to their page of the
-site, or lose their link where they have none. In the navigation ``FOLDER/*`` stands for the pages of a folder, by name.
+A page of docs/ asks for such a table by a comment, ``<!-- made: NAME -->``. Links to files beside docs/ lead to their page of
+the site, or lose their link without one. In the navigation ``FOLDER/*`` means the pages of a folder, by name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MADE = re.compile(r"^<!-- made: ([\w-]+) -->$", re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
-    """Name the pages of a folder where the navigation has ``FOLDER/*``; a site that mike builds has a selector of versions."""
+    """Replace ``FOLDER/*`` in the navigation by the folder's pages; a site built by mike has a version selector."""
     if "MIKE_DOCS_VERSION" in os.environ:  # elsewhere there is no list of versions to ask for
         config.extra["version"] = {"provider": "mike"}
     written = [path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
@@ -56,7 +56,7 @@ def _filled(entries: Sequence[Any], pages: Sequence[str]) -> list[Any]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are made."""
+    """Add the generated pages."""
     from mkdocs.structure.files import File
 
     for path, make in PAGES.items():
@@ -68,7 +68,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Insert the tables into a page, keep its links inside the site, and set its search rank."""
     how = ranking(page.file.src_uri)
     page.meta["search"] = {key: how[key] for key in ("boost", "exclude") if key in how}
-    page.meta["tags"] = how.get("words", [])  # the search weighs them more than titles; nothing shows them
+    page.meta["tags"] = how.get("words", [])  # invisible, but the search weighs them more than titles
     return in_site(markdown, page.file.src_uri)
 
 

@@ -69,10 +69,10 @@ PAGES: Mapping[str, Callable[[], str]] = {
     **make_kinds.PAGES,
     **{page: partial(_beside, path) for path, page in BESIDE.items() if page != "index.md"},
 }
-"""What makes each page, by its path in docs/."""
+"""The function of each page, by its path in docs/."""
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "grace": make_grace_page.table,
     "rights": make_chart.rights_tables,
 }
-"""What makes each table inside a page."""
+"""The function of each table inside a page."""

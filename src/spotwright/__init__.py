@@ -1,13 +1,13 @@
 """Kubeflow work on spot capacity, as if no node were ever reclaimed.
 
-``import spotwright as spot`` costs a millisecond: everything below is imported when it is first used.
+``import spotwright as spot`` costs a millisecond: everything below is imported on first use.
 """
 
 from __future__ import annotations
 
 from spotwright.version import __version__ as __version__
 
-TYPE_CHECKING = False  # type checkers read it like that of typing, whose import would cost more than all the rest here
+TYPE_CHECKING = False  # type checkers treat it as typing's, whose import would cost more than all the rest here
 if TYPE_CHECKING:
     from typing import Any
 
@@ -61,7 +61,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
+    """Import a public name on first use."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'spotwright' has no attribute {name!r}")

@@ -6,11 +6,11 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Import the command line and run it; it exits with the code of its outcome."""
+    """Import and run the command line, which exits with the code of its outcome."""
     try:
         from spotwright.cli import main as run_command
     except KeyboardInterrupt:
-        os._exit(130)  # no run or write is under way; sys.exit would end by SIGINT in some cases, see interrupts.py
+        os._exit(130)  # no run or write has begun; sys.exit would end by SIGINT in some cases, see interrupts.py
     run_command()
 
 

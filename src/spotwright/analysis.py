@@ -1,7 +1,7 @@
-"""``spot.plan``, ``spot.lint`` and ``spot.explain``: what the commands of these names say, in scripts and notebooks.
+"""``spot.plan``, ``spot.lint`` and ``spot.explain``: the commands of these names for scripts and notebooks.
 
-They read and compute, without starting or changing anything. The command ``plan`` reads its options and makes its forecast with
-the functions here; ``lint`` and ``explain`` take several files, and share the packages below.
+They read and compute, without starting or changing anything. The command ``plan`` uses the functions here; the commands
+``lint`` and ``explain`` take several files and share the packages below.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _OBJECT, _PIPELINE = "object", "pipeline"
 
 
 class Answer:
-    """What a command says: its text when printed and in a notebook, ``json()`` for programs."""
+    """A command's answer: its text when printed and in a notebook, ``json()`` for programs."""
 
     def __init__(self, text: str, facts: Mapping[str, Any]) -> None:
         self._text, self._facts = text, dict(facts)
 
     def json(self) -> dict[str, Any]:
-        """The same facts as the command prints with ``--json``."""
+        """The same facts as in the command's ``--json``."""
         return self._facts
 
     def __repr__(self) -> str:
@@ -86,13 +86,13 @@ def plan(  # noqa: PLR0913 (each is a separate option)
     policy: Mapping[str, Any] | None = None,
     state: str | Path | None = None,
 ) -> Answer:
-    """What a run of a pipeline will cost and when it will end, policy by policy, over many markets. No task is run.
+    """Forecast the cost and the end of a pipeline's run, policy by policy, over many markets, without running tasks.
 
     ``pipeline``, ``arguments``, ``config`` and ``policy`` are as for :func:`run`; arguments may be missing. ``deadline`` is a
-    duration from the start (``"8h"``) or a time with its zone. ``traces`` are recordings to draw markets from, each
-    ``"FILE"`` or ``"POOL=FILE"``; ``rate`` is how often a node is lost instead (``"10%/h"``). ``durations`` is a file, or a
-    run of the folder ``state`` that measured them, by default the last one of this pipeline there. ``markets`` is their
-    number, ``certainty`` how sure the plan must be, as a share.
+    duration from the start (``"8h"``) or a time with its zone. ``traces`` are recordings to draw markets from, each ``"FILE"``
+    or ``"POOL=FILE"``; ``rate`` is the rate of lost nodes instead (``"10%/h"``). ``durations`` is a file, or a run of the
+    folder ``state`` that measured them, by default the last one of this pipeline there. ``markets`` is their number,
+    ``certainty`` the required certainty of the plan, as a share.
 
     Raises :class:`InputError` for anything wrong.
     """
@@ -131,7 +131,7 @@ def plan(  # noqa: PLR0913 (each is a separate option)
 
 
 def forecast_of(planned: PlannedRun, durations: Durations, question: Question) -> Forecast:
-    """The forecast on the pools as they are configured: the plan of a run here would have simulated ones."""
+    """The forecast on the configured pools, instead of the simulated ones of a local run's plan."""
     from spotwright.engine.plan import Plan
     from spotwright.forecast.forecast import make
     from spotwright.forecast.tasks import tasks_of
@@ -180,11 +180,11 @@ def read_share(option: str, text: str) -> float:
     return value
 
 
-_NEWEST = 50  # runs in which durations are looked for
+_NEWEST = 50  # runs that are searched for durations
 
 
 def known_durations(text: str | None, state: Path, pipeline: str, option: str = "--durations") -> Durations:
-    """The durations that a file or a run of the state folder has; without a text, from the last run of the pipeline there.
+    """The durations from a file or a run of the state folder; without a text, from the last run of the pipeline there.
 
     Raises :class:`InputError` for a text that is neither.
     """
@@ -206,7 +206,7 @@ def known_durations(text: str | None, state: Path, pipeline: str, option: str = 
 
 
 def _newest_runs(state: Path) -> Iterator[RunReader]:
-    """The newest runs of a state folder that can be read, the newest first."""
+    """The newest readable runs of a state folder, newest first."""
     from spotwright.records.reader import RunReader
     from spotwright.records.state_folder import StateFolder
     from spotwright.runs.bodies import is_alive
@@ -219,7 +219,7 @@ def _newest_runs(state: Path) -> Iterator[RunReader]:
 
 
 def deadline_of(planned: PlannedRun, now: float) -> float | None:
-    """The deadline in seconds from a start now: that of the plan's flags, else the latest one that a task has.
+    """The deadline in seconds from a start now: the plan's by its flags, else the latest of a task.
 
     Raises :class:`InputError` for one that has passed.
     """
@@ -236,13 +236,13 @@ def deadline_of(planned: PlannedRun, now: float) -> float | None:
 
 
 def lint(source: Any, config: Config | ConfigSource | None = None) -> Answer:
-    """What is unsafe on spot in a manifest, a compiled pipeline, or a pipeline in Python. It does not run or change anything.
+    """Find what is unsafe on spot in a manifest, a compiled pipeline, or a pipeline in Python, without running or changing it.
 
     ``source`` is the path of a file, an object (a dict, or a model as for :func:`place`), or a function with ``@dsl.pipeline``.
-    ``config`` is as for :func:`place`; without one the file beside the source or in the current folder counts, if there is
-    one. ``json()["findings"]`` is empty without findings.
+    ``config`` is as for :func:`place`; by default the file beside the source or in the current folder, if it exists.
+    ``json()["findings"]`` is empty without findings.
 
-    Raises :class:`InputError` for a source that cannot be read.
+    Raises :class:`InputError` for an unreadable source.
     """
     from spotwright.linter.formats import LintReport, lint_json, report_lines
     from spotwright.linter.linting import lint_text, refuse_unknown
@@ -263,7 +263,7 @@ def explain(
     replace_retries: bool = False,
     pod_paths: Sequence[str] = (),
 ) -> Answer:
-    """Where each role or task may run, the source of each policy value, and what an interruption does.
+    """Explain where each role or task may run, the source of each policy value, and the effect of an interruption.
 
     ``source`` and ``config`` are as for :func:`lint`, but a path of a ``.py`` file is compiled. ``beside`` are objects or paths
     of files that the source refers to; ``replace_retries`` and ``pod_paths`` are as for :func:`place`.
@@ -297,7 +297,7 @@ def _config_of(source: Any, config: Config | ConfigSource | None) -> Config:
 
 
 def _read(source: Any, *, compiled: bool = False) -> tuple[str, str]:
-    """The text of a source and its name in messages; with ``compiled``, of a Python file that of its pipeline."""
+    """The text of a source and its name in messages; with ``compiled``, a Python file is compiled."""
     from spotwright.config.document import read_input
     from spotwright.manifests.python_api import object_text
 

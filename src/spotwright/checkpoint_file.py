@@ -1,8 +1,8 @@
-"""Makes the checkpoint library as one small file, for Python programs in images where Spotwright is not installed.
+"""Make the checkpoint library as one small file, for Python programs in images without Spotwright.
 
 The file is a zip that Python imports from (``PYTHONPATH=spotwright_checkpoint.pyz``): :mod:`spotwright.checkpoint` and whatever
-it imports, read from this very package. It needs Python 3.11 and the standard library. Docstrings and comments are left out, and
-the lines keep their numbers, so that a traceback means the same. The same versions of Spotwright and of zlib make the same bytes.
+it imports, read from this package. It needs Python 3.11 and the standard library. Docstrings and comments are left out, but
+lines keep their numbers for tracebacks. The same versions of Spotwright and zlib make the same bytes.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _OTHERS = (
 )
 """The end of ``spotwright/__init__.py`` in the file: an image that has Spotwright installed keeps its other modules."""
 _WHEN = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can hold
-_PUBLIC_NAME = "SpotwrightError"  # of the public names in spotwright/__init__.py, the one whose module the file holds
+_PUBLIC_NAME = "SpotwrightError"  # the one public name of spotwright/__init__.py whose module is in the file
 _FRAMEWORKS = frozenset({"torch", "transformers", "accelerate", "lightning", "pytorch_lightning"})
 _PYTORCH = re.compile(rf"\b(?:{'|'.join(sorted(_FRAMEWORKS))}|dcp|huggingface|group)\b")
 _IMPORT = re.compile(r"\b(?:from\s+|import\s+(?:[\w.]+(?:\s+as\s+\w+)?\s*,\s*)*)spotwright\b(?!\s*=)")
 
 
 def imports_spotwright(source: str) -> bool:
-    """Whether a program's text imports Spotwright, as far as its text shows: also in a notebook or a script inside a command."""
+    """Whether a program's text visibly imports Spotwright, also in a notebook or a script inside a command."""
     return "spotwright" in source and _IMPORT.search(source) is not None
 
 
@@ -87,7 +87,7 @@ def imported_names(source: str) -> frozenset[str]:
 
 
 def names_not_in_file(names: Iterable[str]) -> list[str]:
-    """Those of the names that a pod with only the file cannot import: other modules of Spotwright, and its public functions."""
+    """The names that a pod with only the file cannot import: other modules of Spotwright, and its public functions."""
     held = frozenset(zipfile.ZipFile(io.BytesIO(checkpoint_file())).namelist())
     return sorted(name for name in names if not _is_in_file(name.split(".")[1:], held))
 
@@ -102,15 +102,15 @@ def _is_in_file(parts: list[str], held: AbstractSet[str]) -> bool:
 
 
 def uses_pytorch(source: str) -> bool:
-    """Whether a program's text names PyTorch, a framework on top of it, or a process group: else it needs no modules for them."""
+    """Whether a program's text names PyTorch, a framework on top of it, or a process group, and so needs their modules."""
     return _PYTORCH.search(source) is not None
 
 
 @functools.cache
 def checkpoint_file(*, for_pytorch: bool = True, compressed: bool = True) -> bytes:
-    """The content of the file; for programs without PyTorch (:func:`uses_pytorch`) without the modules that need it.
+    """The content of the file; for programs without PyTorch (:func:`uses_pytorch`), without its modules.
 
-    One whose modules are not ``compressed`` each is smaller when it is compressed as a whole.
+    A file without individually ``compressed`` modules is smaller once compressed whole.
     """
     content = io.BytesIO()
     left_out = frozenset() if for_pytorch else _for_pytorch_only()
@@ -130,9 +130,9 @@ def config_map_name(digest: str = "") -> str:
 
 
 def config_map(digest: str = "", namespace: str | None = None) -> dict[str, Any]:
-    """A ConfigMap with the file. Its name ends with the first ten characters of ``digest``, by default that of the file.
+    """A ConfigMap with the file. Its name ends with the first ten characters of ``digest``, by default the file's.
 
-    So each version of the library has its own ConfigMap, and one that pods mount never changes.
+    So each version of the library has its own ConfigMap, and a mounted one never changes.
     """
     content, name = checkpoint_file(), config_map_name(digest)
     return {
@@ -184,7 +184,7 @@ def _in_file(path: Path) -> str:
 
 
 def _imported_first(tree: ast.AST) -> Iterator[str]:
-    """What a module imports outside of functions: packages by their name, modules of Spotwright by their path in the file."""
+    """A module's imports outside functions: packages by name, modules of Spotwright by their path in the file."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             continue

@@ -39,7 +39,7 @@ class SpotwrightError(Exception):
     after_start: bool = False
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows of the error: its sentence. Source: IPython, ``InteractiveShell.showtraceback``."""
+        """The error's sentence for a notebook. Source: IPython, ``InteractiveShell.showtraceback``."""
         return [f"{type(self).__name__}: {self}"]
 
 
@@ -54,15 +54,15 @@ class ConfigError(InputError):
 class PipelineError(InputError):
     """A pipeline cannot be loaded or run as it is; the message names the file or task and the fix.
 
-    ``task`` is the path of the task that the error is about, where the message lacks its line in the user's file: a caller that
-    knows the file adds the line.
+    ``task`` is the path of the task that the error is about, if the message lacks its line in the user's file, which a caller
+    that knows the file adds.
     """
 
     task: str = ""
 
 
 class PipelineNotFound(PipelineError):
-    """The file could be read, and defines no pipeline, or none of the requested name, at its top level."""
+    """The readable file defines no pipeline, or none of the requested name, at its top level."""
 
 
 class UnknownRun(InputError):

@@ -1,8 +1,8 @@
-"""Frozen values in sets of many small classes, such as the kinds of event: nearly free when they are imported.
+"""Frozen values for sets of many small classes, such as the kinds of event, at hardly any cost of import.
 
-A class of ``dataclass(frozen=True, slots=True)`` compiles its methods when it is made, 0.25 to 0.35 ms of every start of the
-command, and a run uses a third of the kinds that it knows. These classes compile theirs when their first value is made. A named
-tuple is light too, but equals every tuple with the same values, whatever their kinds.
+A ``dataclass(frozen=True, slots=True)`` compiles its methods at its definition, 0.25 to 0.35 ms of every start of the command,
+and a run uses only a third of the kinds. These classes compile theirs with their first value. A named tuple is light too, but
+equals every tuple with the same values, whatever its kind.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Self, dataclass_transform
 __all__ = ["REQUIRED", "Frozen"]
 
 REQUIRED: Any = object()
-"""The default of a field that has none."""
+"""Marks a field without a default."""
 
 _COMPILED = ("__init__", "of_values")
 
 
 @dataclass_transform(frozen_default=True)
 class _FrozenType(type):
-    """Makes a slot of every annotated name; ``kw_only``: the class's own fields are given by name alone."""
+    """Makes a slot of every annotated name; ``kw_only``: the class's own fields are keyword-only."""
 
     _defaults: Mapping[str, Any] = {}  # of all fields, in their order
 
@@ -30,7 +30,7 @@ class _FrozenType(type):
         annotations: Mapping[str, str] = namespace.get("__annotations__", {})  # texts, as modules defer them
         own = tuple([each for each, hint in annotations.items() if not hint.startswith("ClassVar")])
         defaults = {each: namespace.pop(each, REQUIRED) for each in own}
-        if bases:  # a class has its own, because the class above may have compiled those that it has
+        if bases:  # each class has its own, because its base may have compiled ones
             namespace |= {method: vars(Frozen)[method] for method in _COMPILED}
         above = tuple([name for base in bases for name in getattr(base, "__match_args__", ())])
         namespace["__match_args__"] = above if kw_only else above + own
@@ -42,20 +42,20 @@ class _FrozenType(type):
 class Frozen(metaclass=_FrozenType):
     """A value whose class declares its fields as a dataclass does. Equal to a value of the same class with equal fields.
 
-    A default that is a ``dict`` is copied for each value. As with dataclasses, ``kw_only`` is said by each class about its own
-    fields, and stays true of them in the classes below.
+    A default that is a ``dict`` is copied for each value. As with dataclasses, each class's ``kw_only`` applies to its own
+    fields, also in subclasses.
     """
 
     _defaults: ClassVar[Mapping[str, Any]]
 
     def __init__(self, *positional: Any, **named: Any) -> None:
-        """Compile the constructor of this class, and set every field by it. Raises ``TypeError`` as any function does."""
+        """Compile the constructor of this class, and call it. Raises ``TypeError`` like any function."""
         _compile_constructor(type(self))
         type(self).__init__(self, *positional, **named)
 
     @classmethod
     def of_values(cls, *values: Any) -> Self:
-        """The value with these fields in their order, without the defaults of the constructor."""
+        """The value with these fields in order, without the constructor's defaults."""
         _compile_of_values(cls)
         made: Self = cls.of_values(*values)  # by the compiled method
         return made
@@ -111,7 +111,7 @@ def _compile_constructor(kind: type[Frozen]) -> None:
 
 
 def _compile_of_values(kind: type[Frozen]) -> None:
-    """Write the ``of_values`` of a class: journals are read by it, where events need no checks and no defaults."""
+    """Write the ``of_values`` of a class: for reading journals, whose events need neither checks nor defaults."""
     known = _setters(kind) | {"_kind": kind, "_new": object.__new__}
     body = [" self = _new(_kind)", *(f" _set_{name}(self, {name})" for name in kind.fields()), " return self"]
     exec("\n".join([f"def of_values({', '.join(kind.fields())}):", *body]), known)  # noqa: S102 (the same)

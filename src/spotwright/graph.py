@@ -4,7 +4,7 @@ Frozen values, free of YAML, protobuf and the KFP SDK. A graph is a set of DAGs.
 executor, or it names another DAG. Loops, conditions and exit handlers are DAGs too. The task that names the DAG carries the
 ``loop`` or ``condition``; an exit handler has ``after_all``.
 
-How the source of a graph writes values is its :class:`Dialect`: KFP's conventions reach the engine through this port.
+The :class:`Dialect` of a graph has its source's conventions for values, such as KFP's.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TaskContext(NamedTuple):
 
 
 class TaskEnd(NamedTuple):
-    """How a task ended: ``status`` is ``succeeded``, ``failed``, ``skipped`` or ``cancelled``; ``error`` is why it failed."""
+    """The end of a task: ``status`` is ``succeeded``, ``failed``, ``skipped`` or ``cancelled``; ``error`` says why it failed."""
 
     run: str
     name: str
@@ -94,7 +94,7 @@ class Dialect(Protocol):
         """The inputs of a task in the form that its condition reads."""
 
     def final_status(self, end: TaskEnd) -> Any:
-        """The value that an input for the final status of another task gets."""
+        """The value of an input for the final status of another task."""
 
     def read_deferred(self, task: TaskSpec, values: Mapping[str, Any]) -> TaskSpec:
         """The task with its ``deferred`` settings read from the values of its inputs. Raises :class:`PipelineError`."""
@@ -152,7 +152,7 @@ class Executor:
 
     @property
     def environment(self) -> Hashable | None:
-        """A key of the Python environment that an attempt needs beside the body's own; ``None``: it needs none."""
+        """A key of the Python environment that an attempt needs beside the backend's; ``None``: none."""
         return None
 
 
@@ -178,13 +178,13 @@ class Container(Executor):
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate(Executor):
-    """The pod of an attempt as Kubernetes has it: its spec, and the ``kind`` of the object that it belongs to."""
+    """The Kubernetes pod of an attempt: its spec, and the ``kind`` of its object."""
 
     kind: str
     spec: Mapping[str, Any]
 
     def only_container(self) -> Container:
-        """The pod's only container, for a body that has no pods.
+        """The pod's only container, for a backend without pods.
 
         Raises ``ValueError`` for a pod that needs more of Kubernetes: other containers, volumes, variables from elsewhere.
         """
@@ -220,7 +220,7 @@ class RunsNowhere(Executor, ABC):
     ) -> dict[str, Any]:
         """The outputs under ``parameters`` and ``artifacts``, from the resolved and filled inputs.
 
-        Raises ``ValueError`` for inputs without a result; the task fails then.
+        Raises ``ValueError`` for inputs without a result, which fails the task.
         """
 
 
@@ -260,7 +260,7 @@ class ArtifactSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpecs:
-    """The outputs that a task declares. A task without any succeeds by its exit code alone."""
+    """The outputs that a task declares. Without any, the exit code alone decides success."""
 
     parameters: Mapping[str, ParameterSpec] = field(default_factory=dict)
     artifacts: Mapping[str, ArtifactSpec] = field(default_factory=dict)
@@ -379,9 +379,9 @@ class Condition(Protocol):
 class Loop:
     """The task's DAG runs once for each item (in KFP ``dsl.ParallelFor``).
 
-    ``item`` is the DAG's input that holds the item. The items are the value of the task's own input ``items``, or ``raw``
-    where that is empty. ``of_artifacts``: they are artifacts. ``limit`` is how many iterations run at a time, 0: all.
-    ``fields`` are inputs of the DAG that hold a field of the item, with the field.
+    ``item`` is the DAG's input that holds the item. The items are the value of the task's own input ``items``, or ``raw`` if
+    that is empty. ``of_artifacts``: they are artifacts. ``limit`` is the number of parallel iterations, 0: all. ``fields`` are
+    inputs of the DAG that hold a field of the item, with the field.
     """
 
     item: str
@@ -398,16 +398,16 @@ class TaskSpec:
 
     ``component`` is the name of its definition in the source of the graph.
 
-    ``parameters`` maps inputs to sources, also inputs that only the task's ``deferred`` settings need. Inputs without a source
+    ``parameters`` maps inputs to sources, including inputs only for the task's ``deferred`` settings. Inputs without a source
     have a default in ``parameter_specs`` or are optional. ``after`` names the tasks of the same DAG that must have succeeded
-    before. With ``after_all`` it is enough that they have ended in any way (exit handlers). A task whose ``condition`` does not
-    hold is skipped, and so are its downstream tasks.
+    before. With ``after_all`` any end suffices (exit handlers). A task with a false ``condition`` is skipped, and so are its
+    downstream tasks.
 
     ``requests`` and ``constraints`` are its needs; requests follow Kubernetes: a limit without a request is the request.
-    ``retry`` is the weaker layer of its policy, from the source's own settings (KFP's ``set_retry`` and ``set_timeout``);
-    of a task that is a DAG it is inherited by the tasks inside that have none. ``policy`` is the layer that the source states
-    for Spotwright. ``deferred`` are settings that need values of inputs; the graph's dialect reads them during the run.
-    ``extension`` is data that only the source of the graph reads again.
+    ``retry`` is the weaker layer of its policy, from the source's own settings (KFP's ``set_retry`` and ``set_timeout``); tasks
+    inside a DAG without one inherit the DAG task's. ``policy`` is the source's layer for Spotwright. ``deferred`` are settings
+    that need values of inputs; the graph's dialect reads them during the run. ``extension`` is data for the source of the
+    graph.
     """
 
     name: str
@@ -452,14 +452,14 @@ class Dag:
 
 
 TemplateReader = Callable[[TaskSpec | None, Mapping[str, Any], Mapping[str, Pool]], TaskSpec]
-"""Reads a template from its data in the form of the graph's source; the first argument is what was known of it."""
+"""Reads a template from its data in the form of the graph's source; the first argument is the known template."""
 
 
-_MOST_TRIED = 64  # iterations that a name is compared with
+_MOST_TRIED = 64  # iterations compared with a name
 
 
 class WrittenTask(NamedTuple):
-    """A task with attempts as the graph has it: its names from the root, and which of them carry the number of an iteration."""
+    """A task with attempts in the graph: its names from the root, and which of them have an iteration's number."""
 
     names: tuple[str, ...]
     repeated: tuple[bool, ...]
@@ -470,7 +470,7 @@ class WrittenTask(NamedTuple):
         return "/".join(self.names)
 
     def meant_by(self, name: str) -> str:
-        """The path of its first iteration that a name means, empty if the name does not mean this task."""
+        """The path of the first iteration that a name means; empty if the name means another task."""
         if matches(name, self.path):
             return self._path(iter([0] * len(self.names)))
         numbers = list(dict.fromkeys([0, *map(int, NUMBER.findall(name))]))
@@ -487,9 +487,9 @@ class TaskGraph:
     """A whole graph. ``dags`` holds every DAG by component name, the root as ``root``; ``policy`` is the graph's own default.
 
     ``ignored`` names settings of the source that have no effect on one machine. ``placed`` has the policy layer that each task,
-    by its path, had when the source was placed for a cluster. ``notes`` are for the user. ``active_deadline`` is how many
-    seconds a whole run may take; ``None``: no limit. ``read_template`` reads a template of which more becomes known while the run
-    goes on: what was known of it, the new data, and the pools; ``None``: the graph is complete.
+    by its path, had when the source was placed for a cluster. ``notes`` are for the user. ``active_deadline`` is the limit of a
+    whole run in seconds; ``None``: no limit. ``read_template`` reads a template that becomes known during the run, from the
+    known one, the new data and the pools; ``None``: the graph is complete.
     """
 
     name: str
@@ -504,7 +504,7 @@ class TaskGraph:
     read_template: TemplateReader | None = None
 
     def with_template(self, data: Mapping[str, Any], pools: Mapping[str, Pool]) -> TaskGraph:
-        """The graph with one more task in its root, or with more of one that it has. All other tasks are the same objects.
+        """The graph with one more task in its root, or an extended one. All other tasks are the same objects.
 
         Raises :class:`ValueError` for a graph that is complete, and the errors of its source.
         """
@@ -519,7 +519,7 @@ class TaskGraph:
         return list(_written(self, self.root))
 
     def find_task(self, name: str) -> str:
-        """The path of the one task that a name means; of a task in a loop that of its first iteration, or of the one named.
+        """The path of the one task that a name means; in a loop the path of its first iteration, or of the named one.
 
         Raises :class:`InputError` for a name that means none or several.
         """
@@ -527,7 +527,7 @@ class TaskGraph:
         all_meant = {path: task.meant_by(name) for path, task in written.items()}
         meant = {path: iteration for path, iteration in all_meant.items() if iteration}
         exact = {path: iteration for path, iteration in meant.items() if name in (path, iteration)}
-        # A task work-2 comes before the iteration 2 of a task work.
+        # A task work-2 precedes iteration 2 of a task work.
         by_name = {path: iteration for path, iteration in meant.items() if matches(name, path)}
         found = exact or by_name or meant
         if not found:

@@ -1,9 +1,9 @@
 """Let Ctrl-C end a command at any moment: neither lost nor shown as a traceback.
 
 Python drops a ``KeyboardInterrupt`` that is raised in a hook after a fork, in a destructor, or in the callback of a weak
-reference, of which every import has one; it prints "Exception ignored" and goes on. And an interpreter that starts prints a
-traceback of its imports. A process that is started in :func:`interrupts_held` begins with SIGINT blocked, which a fork and an
-exec keep, and takes it with :func:`release_interrupts`. Last, CPython ends a process by SIGINT, whatever its exit code, if a
+reference, of which every import has one; it prints "Exception ignored" and continues. And a starting interpreter prints a
+traceback of its imports. A process started in :func:`interrupts_held` begins with SIGINT blocked, through fork and exec, and
+accepts it with :func:`release_interrupts`. Finally, CPython ends a process by SIGINT, whatever its exit code, if a
 ``KeyboardInterrupt`` has ever left the code of ``exec(text)``, as it may while a dataclass is made:
 :func:`forget_handled_interrupt`.
 """
@@ -19,15 +19,15 @@ from contextlib import contextmanager
 
 __all__ = ["forget_handled_interrupt", "interrupts_held", "lost_interrupts_repeated", "release_interrupts"]
 
-_REPEAT = 0.01  # seconds until an interrupt that was lost is raised again
+_REPEAT = 0.01  # seconds until a lost interrupt is raised again
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C back in the block. If it was pressed meanwhile, the end of the block raises ``KeyboardInterrupt``.
 
-    The mask is for the processes that are started. It does not suffice for this one: another thread (such as NumPy's), which does
-    not block the signal, would receive it, and Python would raise the exception in the main thread.
+    The mask is for started processes. It does not suffice for this one: another thread (such as NumPy's) that does not block
+    the signal would receive it, and Python would raise the exception in the main thread.
     """
     if sys.platform == "win32":  # it has no signal masks
         yield
@@ -49,7 +49,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def release_interrupts() -> None:
-    """Take Ctrl-C from now on, and at once if it was pressed while it was held back."""
+    """Accept Ctrl-C from now on, and at once if it was pressed meanwhile."""
     if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
@@ -75,7 +75,7 @@ def lost_interrupts_repeated() -> Iterator[None]:
 
 
 def forget_handled_interrupt() -> None:
-    """Let this process end with its exit code after a ``KeyboardInterrupt`` that it has handled.
+    """Let this process end with its exit code after a handled ``KeyboardInterrupt``.
 
     The start of every ``exec(text)`` clears the mark by which the interpreter would end by SIGINT instead
     (``_Py_UnhandledKeyboardInterrupt`` in CPython's ``pythonrun.c``).

@@ -1,8 +1,8 @@
-"""Where a name below a folder leads to, by way of the links that come with it, before anything is written.
+"""Resolve a name below a folder through the links that come with it, before anything is written.
 
-Checkpoints and archives hold names and links from others. Two links that stay in their folder, each for itself,
-may leave it together: so a name is followed as a kernel does it, component by component. Training code imports this module, so
-it needs the standard library only.
+Checkpoints and archives hold names and links from others. Two links that each stay in their folder may leave it together, so a
+name is followed component by component, as a kernel does. Training code imports this module, so it needs only the standard
+library.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ __all__ = ["LONGEST_NAME", "LONGEST_PATH", "is_plain", "leads_to"]
 
 
 LONGEST_NAME, LONGEST_PATH = 255, 4095
-"""Bytes of one name and of a whole path that Linux takes (``NAME_MAX``, ``PATH_MAX`` without its end)."""
+"""The most bytes of a name and of a path on Linux (``NAME_MAX``, ``PATH_MAX`` without its end)."""
 
-_MOST_LINKS = 40  # that are followed for one path, as Linux does (MAXSYMLINKS)
+_MOST_LINKS = 40  # followed for one path, as on Linux (MAXSYMLINKS)
 
 
 def is_plain(path: Any) -> bool:
-    """Whether a path is relative, made of names alone, and one that a file system can have."""
+    """Whether a path is relative, consists of names, and is valid for a file system."""
     if not isinstance(path, str) or not _fits(path, LONGEST_PATH) or "\0" in path:
         return False
     return all(part not in ("", ".", "..") and _fits(part, LONGEST_NAME) for part in path.split("/"))
 
 
 def leads_to(path: Any, links: Mapping[tuple[str, ...], str]) -> tuple[str, ...] | None:
-    """The names from a folder to the place where a path from it ends; None: it leaves the folder, or is not a path.
+    """The names from a folder to the end of a path from it; ``None``: it leaves the folder, or is not a path.
 
     ``links`` are the targets of the links in the folder, by the names of their places. The folder itself is ``()``.
     """

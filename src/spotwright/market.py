@@ -1,8 +1,8 @@
 """Spot markets as arrays: for every pool, window and tick whether spot is up, and its price. Needs numpy.
 
-It is the only input of a simulation of jobs. Windows are cut from recordings (:func:`windows_of`), at even distances or drawn by
-zone, always within one part of the time; or they are drawn from a model: spells with and without spot that alternate, with
-hazards that depend on their age.
+It is the only input of a simulation of jobs. Windows are cut from recordings (:func:`windows_of`), at even distances or drawn
+by zone, always within one part of the time; or they are drawn from a model: alternating spells with and without spot, with
+hazards by age.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Windows(NamedTuple):
     """Windows of a market. ``up[pool, tick, window]`` says whether spot is up from a tick on, for ``tick`` seconds.
 
     ``prices`` has the same shape and holds prices of spot per hour; ``None``: the price of the job holds throughout. ``names``
-    are the names of the pools, ``sources`` where each window comes from (a recording's name), for grouping.
+    are the names of the pools, ``sources`` each window's origin (a recording's name), for grouping.
     """
 
     tick: float
@@ -91,7 +91,7 @@ TICK = 600.0
 
 
 def looks(trace: Trace, tick: float = TICK, nodes: int = 1) -> Any:
-    """Whether ``nodes`` nodes could be had, at each tick of a recording."""
+    """Whether ``nodes`` nodes were available at each tick of a recording."""
     counts = np.asarray(trace.counts)
     moments = np.arange(int(trace.length / tick + 1e-9)) * tick
     return counts[np.floor(moments / trace.gap + 1e-9).astype(int)] >= nodes
@@ -136,7 +136,7 @@ def windows_of(
 
 
 def pools_of(traces: Mapping[str, Trace], length: float, *, each: int = 30, seed: int | None = None) -> Windows:
-    """Windows over several pools at the same moments: each recording is one pool, so that what falls together stays together."""
+    """Windows over several pools at the same moments: each recording is one pool, so that joint losses stay joint."""
     if not traces:
         raise InputError("no recording was given")
     ticks = int(np.ceil(length / TICK - 1e-9))
@@ -166,7 +166,7 @@ class MarketModel(NamedTuple):
     ``rate`` is the mean number of losses in an hour with spot: 0.1 for 10 % an hour, 0 for spot that is never lost, 1 for one
     loss an hour; by default that of the table. ``availability`` is the share of time with spot, 0 to 1; by default it follows
     from the hazards. ``pools`` is the number of pools, ``together`` the share of windows, 0 to 1, in which a pool follows a
-    signal that all of these pools have in common: pools of one region are lost at the same time more often than chance has it.
+    signal common to all pools: pools of one region are lost together more often than by chance.
     """
 
     rate: float | None = None
@@ -215,7 +215,7 @@ def scaled(hazards: HazardTable, tick: float, rate: float | None, availability: 
 
 
 def ceiling(windows: Windows, max_price: float) -> Windows:
-    """The market as a node with a ``max_price`` sees it: spot is gone while its price is above that.
+    """The market for a node with a ``max_price``: spot is unavailable while its price is higher.
 
     Windows without prices are returned as they are.
     """
@@ -225,7 +225,7 @@ def ceiling(windows: Windows, max_price: float) -> Windows:
 
 
 def _scaled(spells: Spells, tick: float, mean: float) -> Spells:
-    """The spells with a mean length of ``mean`` seconds: each chance of going on is raised to the same power."""
+    """The spells with a mean length of ``mean`` seconds: each chance of continuing is raised to the same power."""
     low, high = 1e-6, 1e6
     for _ in range(80):
         middle = (low * high) ** 0.5
@@ -235,7 +235,7 @@ def _scaled(spells: Spells, tick: float, mean: float) -> Spells:
 
 
 def _mean(spells: Spells, tick: float, power: float) -> float:
-    """The mean length of spells in seconds, with their chances of going on raised to a power."""
+    """The mean length of spells in seconds, with their chances of continuing raised to a power."""
     ending = _endings(spells, tick, power)
     alive = np.concatenate([[1.0], np.cumprod(1.0 - ending)])
     return float(tick * (alive[:-1].sum() + alive[-1] / max(1e-12, ending[-1])))

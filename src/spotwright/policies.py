@@ -1,9 +1,8 @@
 """Spot policies in the pipeline itself: ``spot.prefer``, ``spot.require`` and ``spot.never`` of a task, ``spot.defaults`` of all.
 
-The policy travels in the compiled file, as one JSON text per task under ``platforms.spotwright`` (numbers in a platform's
-struct would come back as floats), and on the task's pod as a label and an annotation, for the webhook of a cluster. The
-entry under ``platforms.kubernetes`` that the pod's metadata makes is needed in any case: a KFP server takes a platform
-document without it for the pipeline itself.
+The policy is stored in the compiled file, as one JSON string per task under ``platforms.spotwright`` (numbers in a platform's
+struct would become floats), and on the task's pod as a label and an annotation, for a cluster's webhook. The pod's metadata
+also make the entry under ``platforms.kubernetes``, without which a KFP server mistakes the platform document for the pipeline.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _OF_ONE_TASK = ("gpus", "checkpoint")
 
 
 class NeverOptions(TypedDict, total=False):
-    """The keyword arguments of :func:`never`; :func:`prefer` says what each means. ``None`` is the same as leaving it out."""
+    """The keyword arguments of :func:`never`; :func:`prefer` says what each means. ``None`` equals omitting it."""
 
     retries: int | None
     gpus: int | None
@@ -45,14 +44,14 @@ class NeverOptions(TypedDict, total=False):
 
 
 class RequireOptions(NeverOptions, total=False):
-    """The keyword arguments of :func:`require`: as for :func:`never`, and what interruptions need."""
+    """The keyword arguments of :func:`require`: as for :func:`never`, with those for interruptions."""
 
     interruptions: int | None
     deadline: str | float | None
 
 
 class PreferOptions(RequireOptions, total=False):
-    """The keyword arguments of :func:`prefer`: as for :func:`require`, and when to leave spot."""
+    """The keyword arguments of :func:`prefer`: as for :func:`require`, with those for leaving spot."""
 
     fall_back_after: int | None
 
@@ -86,12 +85,11 @@ def _shows(options: Iterable[str]) -> Callable[[_Function], _Function]:
 def prefer(task: _Task, **options: Unpack[PreferOptions]) -> _Task:
     """Run a task on spot pools first, and on on-demand pools when spot is reclaimed or unavailable. Returns the task.
 
-    ``interruptions`` and ``retries`` are budgets: how often it may be interrupted, and how often it may fail. ``gpus`` asks
-    for that many GPUs of any kind. ``ladder`` names pools in the order in which they are tried; ``fall_back_after`` is the
-    number of interruptions after which only on-demand pools are used. Durations are text (``"10m"``) or seconds:
-    ``pending_timeout`` waits for a node before the next pool is tried, ``timeout`` ends an attempt, ``grace_period`` is
-    between SIGTERM and SIGKILL. ``checkpoint`` is a folder, a URL or ``pvc://NAME``; ``deadline`` a duration from the start
-    or a time with zone.
+    ``interruptions`` and ``retries`` are budgets: the allowed interruptions and failures. ``gpus`` asks for that many GPUs of
+    any kind. ``ladder`` names pools in the order of trial; ``fall_back_after`` is the number of interruptions after which only
+    on-demand pools are used. Durations are text (``"10m"``) or seconds: ``pending_timeout`` waits for a node before the next
+    pool is tried, ``timeout`` ends an attempt, ``grace_period`` is between SIGTERM and SIGKILL. ``checkpoint`` is a folder, a
+    URL or ``pvc://NAME``; ``deadline`` a duration from the start or a time with zone.
 
     Raises ``TypeError`` for an unknown argument, ``ValueError`` that names the argument and the value it expects, and
     :class:`~spotwright.errors.PipelineError` for something that is not a task of a pipeline, or a task that is a pipeline itself.
@@ -103,7 +101,7 @@ def prefer(task: _Task, **options: Unpack[PreferOptions]) -> _Task:
 def require(task: _Task, **options: Unpack[RequireOptions]) -> _Task:
     """Run a task on spot pools only: it waits, or fails, without one. Arguments as of :func:`prefer`.
 
-    A ``deadline`` cannot be kept for certain on spot alone, so it must say that: ``deadline="8h best-effort"``.
+    A ``deadline`` is not certain on spot alone, so it must be best-effort: ``deadline="8h best-effort"``.
     """
     return _set_policy("require", task, options, RequireOptions.__annotations__)
 
@@ -125,7 +123,7 @@ def defaults(*, spot: str | None = None, **options: Unpack[PreferOptions]) -> Ca
         def training(url: str): ...
 
     ``spot`` is ``"prefer"``, ``"require"`` or ``"never"``; the other arguments are as for :func:`prefer`, except ``gpus``
-    and ``checkpoint``, which belong to one task. It counts for the pipeline that is run, not for one inside another pipeline.
+    and ``checkpoint``, which belong to one task. It applies to the pipeline that is run, not to one inside another pipeline.
     """
     _check_names("defaults", options, _DEFAULTS_OPTIONS)
     text = _policy_text({"spot": spot, **options})

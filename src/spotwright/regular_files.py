@@ -1,7 +1,7 @@
-"""Reads regular files of bounded size, for folders with untrusted files.
+"""Read regular files of bounded size, for folders with untrusted files.
 
-A state folder may come from an archive, a shared disk or a stranger's repository. A pipe or a device in place of a file never
-ends, and a sparse file may be larger than the memory. Symbolic links are not followed: what they name lies elsewhere.
+A state folder may come from an archive, a shared disk or an untrusted repository. A pipe or a device in place of a file never
+ends, and a sparse file may exceed the memory. Symbolic links, which lead elsewhere, are not followed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ for _name in (
 
 
 def open_regular(path: str | Path, at_most: int) -> BinaryIO:
-    """Open a regular file of at most so many bytes for reading. Raises :class:`OSError` for anything else."""
-    require_regular(os.lstat(path), at_most)  # a device may do something when it is opened
+    """Open a regular file of at most ``at_most`` bytes for reading. Raises :class:`OSError` for anything else."""
+    require_regular(os.lstat(path), at_most)  # opening a device may have effects
     file = os.fdopen(os.open(path, _FLAGS), "rb")
     try:
         require_regular(os.fstat(file.fileno()), at_most)
@@ -37,13 +37,13 @@ def open_regular(path: str | Path, at_most: int) -> BinaryIO:
 
 
 def read_regular(path: str | Path, at_most: int) -> bytes:
-    """The content of a regular file of at most so many bytes. Raises :class:`OSError` for anything else."""
+    """The content of a regular file of at most ``at_most`` bytes. Raises :class:`OSError` for anything else."""
     with open_regular(path, at_most) as file:
         return file.read(at_most)  # it may grow meanwhile
 
 
 def require_regular(status: os.stat_result, at_most: int) -> None:
-    """Raise :class:`OSError` unless this is the status of a regular file of at most so many bytes."""
+    """Raise :class:`OSError` unless this is the status of a regular file of at most ``at_most`` bytes."""
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.EINVAL, "it is a symbolic link, which is not followed")
     if not stat.S_ISREG(status.st_mode):

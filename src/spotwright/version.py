@@ -1,4 +1,4 @@
-"""The version of Spotwright, where the command line, journals and packages read it."""
+"""The version of Spotwright, for the command line, journals and packages."""
 
 __all__ = ["__version__"]
 

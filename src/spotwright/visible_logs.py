@@ -1,4 +1,4 @@
-"""The log lines of a process, for people: names from others cannot drive a terminal or begin a new line."""
+"""A process's log lines for people: untrusted names cannot control a terminal or begin a new line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Text that others have chosen, for people to read: what would drive a terminal, or is not seen, becomes a mark.
+"""Untrusted text for people: characters that control a terminal, or are invisible, become marks.
 
-Task names, manifests, messages of processes and logs are texts from strangers that others read, on a terminal or on the
-page. One rule shows all of it. No other module decides which characters are shown.
+Task names, manifests, messages of processes and logs are untrusted text that people read on a terminal or the page. Only this
+module decides which characters are shown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["ESCAPES", "coloured", "visible"]
 
 _UNUSUAL = re.compile(r"[^\w\x20-\x7e]+|[\u115f\u1160\u3164\uffa0]+")
 _UNUSUAL_IN_BLOCK = re.compile(r"[^\w\x20-\x7e\n\t]+|[\u115f\u1160\u3164\uffa0]+")
-_INVISIBLE = re.compile(  # drawn empty, though Unicode counts them as letters, marks or symbols
+_INVISIBLE = re.compile(  # drawn empty, though letters, marks or symbols by Unicode
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 _MOST_ACCENTS = 4  # on one letter: today's languages need three
@@ -22,12 +22,11 @@ _JOINER, _AS_EMOJI, _KEYCAP = "\u200d", "\ufe0f", "\u20e3"
 
 
 def visible(text: str, *, block: bool = False) -> str:
-    """The text with a mark such as ``<U+202E>`` for each character that could drive a terminal, or that a reader does not see.
+    """The text with a mark such as ``<U+202E>`` for each character that controls a terminal or is invisible.
 
     These are the characters of Unicode's categories *other* (control, format, surrogate, private, unassigned), separators of
     lines and paragraphs, variation selectors and fillers that are drawn empty, and accents from the fifth on the same letter
-    on. Spaces of all widths stay, and so does what makes an emoji of its symbols. ``block``: the text has lines, so newlines and
-    tabs stay.
+    on. Spaces of all widths and the joiners of emoji stay. ``block``: the text has lines, so newlines and tabs stay.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -70,7 +69,7 @@ def _is_accent(letter: str) -> bool:
 
 
 def _makes_emoji(run: str, index: int) -> bool:
-    """Whether a character makes an emoji of its neighbours: of a symbol before it, of two that it joins, or of a key's digit."""
+    """Whether a character belongs to an emoji: after a symbol, between two joined ones, or after a keycap's digit."""
     letter = run[index]
     if letter not in (_AS_EMOJI, _JOINER):
         return False
@@ -87,13 +86,13 @@ def _is_symbol(letter: str) -> bool:
 ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)(?P<values>[0-?]*)(?P<between>[ -/]*)(?P<final>[@-~])"  # a control sequence
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f\n]*(?:\x07|\x1b\\|\x9c)"  # a string, with its end
-    r"|\x1b[ -/]*[0-~]"  # the others: of a string without its end the two characters that begin it
+    r"|\x1b[ -/]*[0-~]"  # others: for an unterminated string its first two characters
 )
-"""Escape sequences of terminals, as ECMA-48 has them, in the form of seven and of eight bits; SGR is the final ``m``."""
+"""Terminals' escape sequences (ECMA-48) in 7-bit and 8-bit form; SGR has the final ``m``."""
 
 
 def coloured(text: str) -> str:
-    """The text of a log for a terminal: colours and what changes its own line stay, every other escape sequence is dropped.
+    """The text of a log for a terminal: colours and changes within a line stay, all other escape sequences are dropped.
 
     Other control characters and invisible ones become marks, see :func:`visible`.
     """
@@ -113,7 +112,7 @@ _KEPT = re.compile(r"[0-9;:]*m|[012]?K")  # SGR, and erase in line
 
 
 def _moving(text: str) -> str:
-    """The text with its marks; carriage returns and backspaces, with which progress bars are drawn, stay."""
+    """The text with its marks; carriage returns and backspaces, which draw progress bars, stay."""
     return "".join(
         part if part[:1] in ("\r", "\b") else visible(part, block=True) for part in re.split(r"([\r\b]+)", text)
     )

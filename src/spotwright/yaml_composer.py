@@ -1,12 +1,12 @@
 """Compose YAML text into nodes that know their position and their plain values, in one pass over libyaml's events.
 
-The configuration and the manifests are both read here, so both refuse the same texts. PyYAML's own nodes have no values, takes
-the last of two equal keys in silence, and follows aliases without a bound. Here a text is refused, with its line, where readers
-of Kubernetes would refuse it or misread it: equal keys in a mapping, a key that is not a text, an alias without an
-anchor before it, nesting that is too deep, and aliases that stand for too many values (an alias bomb).
+The configuration and the manifests are both read here, so both refuse the same texts. PyYAML's nodes have no values, and its
+loader silently takes the last of two equal keys and follows aliases without a bound. Here a text is refused, with its line, if
+Kubernetes' readers would refuse or misread it: equal keys in a mapping, a key that is not a string, an alias without an anchor
+before it, too deep nesting, and aliases for too many values (an alias bomb).
 
-A scalar's node is the parser's event itself. Values other than a text, number, truth value or null stay texts: a timestamp is a
-text to Kubernetes.
+A scalar's node is the parser's event itself. Values other than a string, number, boolean or null stay strings: Kubernetes reads
+a timestamp as a string.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_DEPTH: Final = 200
 """The deepest nesting of a document."""
 
 MAX_UNFOLDED: Final = 1_000_000
-"""How many values the aliases of a document may stand for. Values that are written out count only as the text is long."""
+"""The most values that the aliases of a document may stand for. Written-out values do not count."""
 
 
 class Mark(Protocol):
@@ -78,16 +78,16 @@ _DOCUMENT_START: Any = yaml.DocumentStartEvent
 _STREAM_END: Any = yaml.StreamEndEvent
 _PARSER: Final[Any] = yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader  # type: ignore[attr-defined]
 _TAG = "tag:yaml.org,2002:"
-_CACHED_LENGTH = 64  # characters: longer texts are seldom met twice
+_CACHED_LENGTH = 64  # characters: longer texts seldom recur
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 _IMPLICIT: dict[str, list[tuple[str, Any]]] = yaml.resolver.Resolver.yaml_implicit_resolvers
 
 _MAY_MEAN_MORE = frozenset(_IMPLICIT)
-"""First characters of plain scalars that may be numbers, truth values or nulls; all other plain scalars are texts."""
+"""First characters of plain scalars that may be numbers, booleans or nulls; all other plain scalars are strings."""
 
 
 class ComposeError(Exception):
-    """A text that the parser takes is refused. ``line`` counts from 1."""
+    """A text that the parser accepts is refused. ``line`` counts from 1."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
@@ -168,9 +168,9 @@ def compose(
 ) -> Iterator[Composed]:
     """Compose every document of a text, empty ones included.
 
-    ``reveal`` maps the text of a scalar to what it stands for. ``above`` is how many lines of the file stand above the text: all
-    lines but marks are lines of the file. ``lenient`` leaves equal keys and keys that are not texts to the
-    caller, who finds them among the pairs of a mapping's ``value``; in ``keys`` and ``data`` the first of equal keys counts.
+    ``reveal`` maps the text of a scalar to what it stands for. ``above`` is the number of the file's lines above the text: all
+    lines but marks are the file's. ``lenient`` leaves equal keys and non-string keys to the caller, among the pairs of a
+    mapping's ``value``; in ``keys`` and ``data`` the first of equal keys counts.
 
     Raises :class:`ComposeError`, and the parser's own errors (:class:`yaml.YAMLError`).
     """
@@ -195,7 +195,7 @@ def _next_document(get: Callable[[], Any]) -> Any:
 class _Composer:
     """Composes one document.
 
-    ``_size`` counts the values so far, those behind an alias each time it is met; ``_unfolded`` counts only the latter.
+    ``_size`` counts the values so far, including an alias's each time; ``_unfolded`` counts only the latter.
     """
 
     def __init__(
@@ -233,9 +233,7 @@ class _Composer:
             return self._alias(event)
         before, self._depth = self._size, self._depth + 1
         if event.anchor is not None:
-            self._anchors[event.anchor] = (
-                event  # until the node has ended; an anchor of the same name inside it counts instead
-            )
+            self._anchors[event.anchor] = event  # until the node ends; an inner anchor of the same name wins
         if self._depth > MAX_DEPTH:
             raise self._refusal(event, f"nested deeper than {MAX_DEPTH} levels")
         node = self._mapping(event) if event.__class__ is yaml.MappingStartEvent else self._sequence(event)
@@ -258,9 +256,7 @@ class _Composer:
             name, child = key.value, get()
             if child.__class__ is _SCALAR and child.anchor is None and child.tag is None and reveal is None:
                 value = child.value
-                if (
-                    value[:1] in _MAY_MEAN_MORE
-                ):  # few do, and a call for each of the others would be a third of the time
+                if value[:1] in _MAY_MEAN_MORE:  # few are; calls for all would take a third of the time
                     value = value_of(child)
             else:
                 child, value = self._node(child)
@@ -280,7 +276,7 @@ class _Composer:
         return node
 
     def _strange_pair(self, key: Any) -> tuple[Node, Node]:
-        """The pair whose key is a mapping, a list or an alias, for a caller who says what is wrong with it."""
+        """The pair whose key is a mapping, a list or an alias, for a caller who reports it."""
         if not self._lenient:
             is_alias = key.__class__ is yaml.AliasEvent
             why = (
@@ -322,7 +318,7 @@ class _Composer:
 
 
 def _merge(node: MappingNode, merged: list[Node]) -> None:
-    """Put merged keys behind a mapping's own; of several sources the first wins."""
+    """Add merged keys behind a mapping's own; of several sources the first wins."""
     for source in merged:
         for part in source.value if isinstance(source, SequenceNode) else [source]:
             if isinstance(part, MappingNode):
@@ -358,7 +354,7 @@ def anchored(root: Node) -> Iterator[tuple[str, Node]]:
 
 
 def events_of(root: Node) -> Iterator[Any]:
-    """The parser's events that begin the nodes of a document, in the order of the text; a node that aliases share comes once."""
+    """The parser's events that begin the nodes of a document, in the order of the text; a shared node comes once."""
     return (node if isinstance(node, ScalarNode) else node.start for node in _nodes_of(root))
 
 
@@ -378,7 +374,7 @@ def _nodes_of(root: Node) -> Iterator[Node]:
 
 
 def join(roots: list[MappingNode]) -> SequenceNode:
-    """The roots of documents that are one object, as the items of a list."""
+    """The roots of one object's documents as the items of a list."""
     node = SequenceNode(roots[0].start)
     node.end_mark, node.flow_style = roots[-1].end_mark, False
     node.value, node.data = roots, [root.data for root in roots]

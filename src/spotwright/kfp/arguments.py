@@ -19,14 +19,14 @@ _REFERENCES = ("@env:", "@file:")
 
 
 def bind(pipeline: TaskGraph, given: Mapping[str, Any], *, textual: bool, partly: bool = False) -> dict[str, Any]:
-    """Check the given arguments and convert each to its declared type; parameters that are left out get their default.
+    """Check the given arguments and convert each to its declared type; omitted parameters get their default.
 
-    ``textual``: they are texts of a command line, so numbers, ``true`` and ``false`` are parsed, lists and mappings as JSON. A
-    text that begins with ``@env:`` or ``@file:`` becomes a :class:`Reference`; ``@@`` at the beginning of a text is one ``@``.
-    An optional parameter without a value is ``None``; ``partly``: so is one that needs a value, for a plan that is not run.
+    ``textual``: they come from a command line, so numbers, ``true`` and ``false`` are parsed, lists and mappings as JSON. A
+    string that begins with ``@env:`` or ``@file:`` becomes a :class:`Reference`; a leading ``@@`` is one ``@``. An optional
+    parameter without a value is ``None``; ``partly``: so is a required one, for a plan that is not run.
 
     An artifact is a path on this machine, an address, or a mapping with ``uri`` and ``metadata``; the result has it as a plain
-    dict, in the form of KFP's executor. Optional artifacts that are left out are left out of the result.
+    dict, in the form of KFP's executor. The result lacks omitted optional artifacts.
 
     Raises :class:`PipelineError` for a missing argument, an unknown one, or one of another type.
     """
@@ -59,7 +59,7 @@ def _check_missing(pipeline: TaskGraph, given: Mapping[str, Any]) -> None:
 
 
 def _bind_artifact(name: str, spec: ArtifactSpec, value: Any, *, textual: bool) -> Any:
-    """One artifact, or a list of them where the pipeline wants a list."""
+    """One artifact, or a list of them if the pipeline declares a list."""
     if textual and isinstance(value, str) and value[:1] in ("[", "{"):
         try:
             value = json.loads(value)
@@ -150,7 +150,7 @@ def _bind_one(name: str, spec: ParameterSpec, value: Any, *, textual: bool) -> A
 
 
 def _typed(value: Any, kind: str) -> Any:
-    """A Python value in the form of JSON. It must be of the type already: 3 is not a text, 0.5 is not a whole number."""
+    """A Python value in the form of JSON. Its type must match: 3 is not a string, 0.5 is not an integer."""
     if kind == "STRING" and not isinstance(value, str):
         raise ValueError(f"{value!r} is not {KINDS[kind]}")
     if kind == "NUMBER_INTEGER" and isinstance(value, float) and not value.is_integer():

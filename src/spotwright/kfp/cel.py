@@ -1,13 +1,13 @@
 """Read and evaluate conditions of tasks: the part of CEL that KFP's compiler writes for ``dsl.If``, ``dsl.Elif``, ``dsl.Else``.
 
 The backend hands ``triggerPolicy.condition`` to cel-go, with the task's inputs below ``inputs.parameter_values``
-(``backend/src/v2/expression/expression.go`` of kubeflow/pipelines). Comparisons are strict here too: a text is never equal to a
+(``backend/src/v2/expression/expression.go`` of kubeflow/pipelines). Comparisons are strict here too: a string never equals a
 number, and an input without a value is an error, not false.
 
-In one point this module accepts more than CEL. The compiler puts quotes around texts without escaping them
-(``_single_binary_operation_to_cel_condition`` in ``pipeline_spec_builder.py``), so ``x == "it's"`` becomes ``x == 'it's'``, which
-cel-go refuses. A condition that is not valid CEL is read by the shape that the compiler gives it: comparisons joined by ``&&``,
-each perhaps negated, a text from its first quote to its last.
+This module accepts more than CEL in one point. The compiler quotes strings without escaping them
+(``_single_binary_operation_to_cel_condition`` in ``pipeline_spec_builder.py``), so ``x == "it's"`` becomes ``x == 'it's'``,
+which cel-go refuses. A condition that is not valid CEL is read in the compiler's shape: comparisons joined by ``&&``, each
+perhaps negated, a string from its first quote to its last.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CelCondition(NamedTuple):
     tree: Node
 
     def holds(self, inputs: Mapping[str, Any]) -> bool:
-        """Whether it holds for these input values. Raises :class:`ConditionError` where they give neither true nor false."""
+        """Whether it holds for these input values. Raises :class:`ConditionError` if the result is not a boolean."""
         value = _evaluate(self.tree, inputs)
         if not isinstance(value, bool):
             raise ConditionError(f"it gives {value!r}, neither true nor false")
@@ -78,7 +78,7 @@ class CelCondition(NamedTuple):
 
 @lru_cache(maxsize=256)
 def read_condition(text: str) -> CelCondition:
-    """Read a condition. Raises ``ValueError`` for a text that is neither this part of CEL nor of the compiler's shape."""
+    """Read a condition. Raises ``ValueError`` for a text outside this part of CEL and the compiler's shape."""
     try:
         return CelCondition(text, _Parser(text).whole())
     except ValueError as error:
@@ -256,7 +256,7 @@ def _input(tree: Node, inputs: Mapping[str, Any]) -> Any:
 
 
 def _both(tree: Node, inputs: Mapping[str, Any]) -> bool:
-    """Evaluate ``and`` or ``or``. As in CEL, an error on one side does not count where the other side decides the result."""
+    """Evaluate ``and`` or ``or``. As in CEL, an error on one side is ignored if the other side decides the result."""
     decides = tree[0] == "or"
     failed: ConditionError | None = None
     for side in tree[1:]:

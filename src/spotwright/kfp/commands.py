@@ -1,6 +1,6 @@
-"""Pipelines of one task that executes a command: a rehearsed one, or a plain script that ``spotwright run`` is given.
+"""Pipelines of one task that executes a command: a rehearsed one, or a plain script for ``spotwright run``.
 
-A script is distinguished from a file with a pipeline without executing it: importing it to look would already train.
+A script is told from a pipeline file without executing it: importing it would already train.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _MAX_SCRIPT = 1_000_000  # bytes; a larger file is not a handwritten script
 def is_script(file: Path) -> bool:
     """Whether a ``.py`` file is a plain script: it does not import ``kfp``, and does something when it is executed.
 
-    A file that only imports, assigns and defines may have its pipeline from another module. A file that cannot be read or
-    parsed is not a script.
+    A file that only imports, assigns and defines may import its pipeline. An unreadable or invalid file is not a script.
     """
     tree = _parsed(file, _MAX_SCRIPT)
     return tree is not None and not _names_kfp(tree) and _acts(tree.body)
@@ -84,15 +83,15 @@ _DECORATORS = ("pipeline", "component", "container_component")
 
 
 def _names_kfp(tree: ast.Module) -> bool:
-    """Whether a module may have a pipeline: it imports ``kfp``, or decorates as that does, and names a pipeline or a component.
+    """Whether a module may have a pipeline: it imports ``kfp``, or uses its decorators, and names a pipeline or a component.
 
-    A training that imports ``kfp`` for its client, say, and names no pipeline, no component and no ``dsl`` anywhere has none.
+    Importing ``kfp`` only for its client, without a mention of pipelines, components or ``dsl``, does not count.
     """
     return _imports_kfp(tree) and (_names_pipeline(tree) or not _acts(tree.body, calls=True))
 
 
 def _names_pipeline(tree: ast.Module) -> bool:
-    """Whether a name, an attribute, an import or a definition of a module speaks of a pipeline, of a component or of ``dsl``."""
+    """Whether a name, an attribute, an import or a definition of a module mentions a pipeline, a component or ``dsl``."""
     for each in ast.walk(tree):
         names = [getattr(each, field, None) for field in ("id", "attr", "name", "module", "asname")]
         if any(isinstance(name, str) and any(word in name.lower() for word in _DEFINES) for name in names):
@@ -104,7 +103,7 @@ _DEFINES = ("pipeline", "component", "dsl")
 
 
 def _imports_kfp(tree: ast.Module) -> bool:
-    """Whether a module imports ``kfp``, also by a text, or decorates a function as its pipelines and components are."""
+    """Whether a module imports ``kfp``, also by a string, or decorates a function like a pipeline or a component."""
     for each in ast.walk(tree):
         if isinstance(each, ast.Import) and any(_is_kfp(alias.name) for alias in each.names):
             return True
@@ -140,9 +139,9 @@ _PASSIVE = (
 
 
 def _acts(statements: Iterable[ast.stmt], *, calls: bool = False) -> bool:
-    """Whether one of the statements does more than to define: a call, a loop, a block under ``__main__``.
+    """Whether a statement does more than define: a call, a loop, a block under ``__main__``.
 
-    With ``calls`` a call whose value is assigned counts too.
+    ``calls``: a call whose value is assigned counts too.
     """
     for each in statements:
         if isinstance(each, ast.Try):
@@ -167,7 +166,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def compiled_script(file: Path, folder: Path) -> Compiled:
-    """A pipeline whose only task executes a script in a folder, with this interpreter; what it writes there stays."""
+    """A pipeline whose only task executes a script in a folder, with this interpreter; its files there stay."""
     command = [sys.executable, str(file)]
     compiled = compiled_command(command, (), folder=str(folder))
     return Compiled(ir=compiled.ir, source=str(file), pipeline=compiled.pipeline, files=file_digests([str(file)]))
@@ -176,7 +175,7 @@ def compiled_script(file: Path, folder: Path) -> Compiled:
 def compiled_command(command: Sequence[str], output_names: Sequence[str], *, folder: str = "") -> Compiled:
     """A pipeline whose only task executes the command and requires its named outputs.
 
-    The command runs in its attempt's own folder, or in ``folder``, which is an argument of the task and so outlives its attempts.
+    The command runs in the attempt's folder, or in ``folder``, an argument of the task that outlives its attempts.
     """
     source = _SOURCE.format(
         command=json.dumps(json.dumps(list(command))), outputs=json.dumps(json.dumps(list(output_names)))

@@ -1,7 +1,7 @@
 """A compiled pipeline as a value that a run can store, so that it is compiled and parsed as YAML only once.
 
-Its DAGs can be walked as the document has them, or as a run unfolds them, with the names of their tasks: their keys, except
-loops and conditions to which the user gave a name.
+Its DAGs can be walked as in the document, or as a run unfolds them, with the names of their tasks: the keys, except for loops
+and conditions that the user has named.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Compiled:
 
     ``ir`` is the ``PipelineSpec``; ``platform`` the mapping below ``platforms`` of the platform document, often empty.
     ``source`` is the absolute path of the file it came from, ``pipeline`` the pipeline's name. ``files`` are digests of the
-    user's files that it was made from, by absolute path: while none of them changes, compiling again would give the same.
-    ``commits`` are digests of component texts by their addresses, for addresses that name a commit.
+    user's source files by absolute path: while they are unchanged, so is the result. ``commits`` are digests of component texts
+    by address, for addresses that name a commit.
     """
 
     ir: dict[str, Any]
@@ -61,7 +61,7 @@ class Compiled:
 
     @property
     def first_tasks(self) -> int:
-        """How many tasks of the pipeline wait for no other task; a loop or a pipeline counts as one."""
+        """The number of tasks that do not wait for another; a loop or a pipeline counts as one."""
         tasks = self.ir.get("root", {}).get("dag", {}).get("tasks", {})
         return sum(not task.get("dependentTasks") for task in tasks.values())
 
@@ -94,8 +94,7 @@ class Compiled:
 def read_shared_json(text: str) -> Any:
     """Read JSON that may hold a compiled pipeline; equal small mappings become one object, so they must not be changed.
 
-    The SDK writes a component and an executor for every task, each with its whole source, so most of it stands there many
-    times over.
+    The SDK writes a component and an executor for every task, each with its whole source, so most of the text is repeated.
     """
     objects: dict[str, dict[str, Any]] = {}
     large: set[int] = set()
@@ -129,7 +128,7 @@ def _refuse(value: object) -> Any:
 
 
 class MergedExecutor(NamedTuple):
-    """An executor that several components were given by mistake, and the executors that no component has any more."""
+    """An executor that several components share by mistake, and the executors left without a component."""
 
     label: str
     components: tuple[str, ...]
@@ -164,8 +163,8 @@ _GROUP = re.compile(r"(?:for-loop|condition|condition-branches|exit-handler)-\d+
 def group_names(tasks: Mapping[str, Any]) -> dict[str, str]:
     """The names of a DAG's tasks by their keys: a named loop, condition or exit handler (a group) has its own name.
 
-    The compiler keys a group ``for-loop-12`` and keeps ``ParallelFor(name="loop")`` as its display name. A name that another
-    task has too, or that cannot be a part of a path, does not count.
+    The compiler keys a group ``for-loop-12`` and keeps ``ParallelFor(name="loop")`` as its display name. A name that is not
+    unique, or cannot be a part of a path, does not count.
     """
     shown = {key: _display_name(task) or key for key, task in tasks.items()}
     groups = {key for key, task in tasks.items() if is_group(key, task)}
@@ -193,7 +192,7 @@ def _is_path_part(text: str) -> bool:
 
 
 PVC_IMAGES = {"argostub/createpvc": True, "argostub/deletepvc": False}
-"""Images of ``CreatePVC`` (true) and ``DeletePVC``: the driver acts itself and starts no pod (``driver/k8s.go``)."""
+"""Images of ``CreatePVC`` (true) and ``DeletePVC``: the driver does the work and starts no pod (``driver/k8s.go``)."""
 
 MAX_TASKS = 20_000
 """Nested pipelines multiply, so a small document can unfold to any number of tasks; runs of 10,000 are measured."""
@@ -218,10 +217,10 @@ class IrError(ValueError):
 class UnfoldedTask(NamedTuple):
     """One task that has an executor, as a run knows it.
 
-    ``path`` is its path in the run (``loop/train-3``). ``keys`` lead to it in the document; tasks of a pipeline that is used
-    twice have the same keys and different paths. ``task``, ``definition`` and ``executor`` are the mappings of the task,
-    its component and its executor. ``in_loop``: an iteration of a loop runs it. ``in_exit_handler``: it is the exit task of a
-    ``dsl.ExitHandler``, or stands inside one. ``enclosing_retry`` is the ``set_retry`` of the nearest pipeline around it.
+    ``path`` is its path in the run (``loop/train-3``). ``keys`` lead to it in the document; tasks of a pipeline used twice have
+    equal keys and different paths. ``task``, ``definition`` and ``executor`` are the mappings of the task, its component and
+    its executor. ``in_loop``: a loop runs it. ``in_exit_handler``: it is the exit task of a
+    ``dsl.ExitHandler``, or inside one. ``enclosing_retry`` is the ``set_retry`` of the nearest pipeline around it.
     """
 
     path: str
@@ -237,7 +236,7 @@ class UnfoldedTask(NamedTuple):
 
     @property
     def has_pod(self) -> bool:
-        """Whether a pod runs its code: not for an importer, nor for a step that creates or deletes a volume claim."""
+        """Whether a pod runs its code: not for importers and steps that create or delete a volume claim."""
         container = self.executor.get("container")
         return isinstance(container, Mapping) and bool(container) and str(container.get("image")) not in PVC_IMAGES
 
@@ -254,7 +253,7 @@ class _Scope(NamedTuple):
 def dag_tasks(ir: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield ``(component, key, task)`` for every task of every DAG, each once; the component of the root is empty.
 
-    Where the document has something else than a mapping, it has no tasks.
+    Values that are not mappings have no tasks.
     """
     for component, definition in [("", ir.get("root")), *_mapping(ir.get("components")).items()]:
         for key, task in _mapping(_mapping(_mapping(definition).get("dag")).get("tasks")).items():
@@ -272,7 +271,7 @@ def unfold(ir: Mapping[str, Any]) -> Iterator[UnfoldedTask]:
 
 
 class _Opened:
-    """A DAG whose tasks are being counted. ``calls``: pipelines inside that are to be counted, and the keys of tasks."""
+    """A DAG whose tasks are being counted. ``calls``: inner pipelines left to count, and the keys of tasks."""
 
     def __init__(self, name: str, keys: Keys, definition: Any) -> None:
         tasks = _mapping(_mapping(_mapping(definition).get("dag")).get("tasks"))
@@ -281,10 +280,10 @@ class _Opened:
 
 
 def require_size(ir: Mapping[str, Any]) -> None:
-    """Raise :class:`IrError` for a pipeline that cannot be unfolded, before anything is: each pipeline inside is counted once.
+    """Raise :class:`IrError`, before unfolding, for a pipeline that is too large; each inner pipeline is counted once.
 
-    That is one that contains itself, one of more than :data:`MAX_TASKS` tasks (pipelines, loops and conditions are tasks too),
-    and one of more than :data:`MAX_LEVELS` pipelines inside one another.
+    It contains itself, or has more than :data:`MAX_TASKS` tasks (pipelines, loops and conditions count) or more than
+    :data:`MAX_LEVELS` nested pipelines.
     """
     components = _mapping(ir.get("components"))
     counted: dict[str, _Opened] = {}
@@ -316,7 +315,7 @@ def _called(task: Any) -> str:
 def is_exit_handler(task: Mapping[str, Any]) -> bool:
     """Whether a task is the exit task of a ``dsl.ExitHandler``.
 
-    It runs however the tasks before it ended, as one with ``ignore_upstream_failure`` does; the group before it is the mark.
+    Like a task with ``ignore_upstream_failure``, it runs whatever happened before; the group before it identifies it.
     """
     upstream = task.get("dependentTasks")
     return (

@@ -3,8 +3,8 @@
 The messages come from the ``kfp-pipeline-spec`` distribution. Its module is loaded by its path, because ``import kfp``
 costs 80 MB and 300 ms, and the switch that avoids this would break the user's own ``import kfp`` in a notebook.
 
-Retry policies of newer SDKs, for which the messages have no field, are kept through parsing. After a refusal the values that
-do not fit are found, with the line of the task in the user's file.
+Retry policies of newer SDKs, for which the messages have no field, are kept through parsing. After a refusal the wrong values
+are located, with the task's line in the user's file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RetryPolicies = Mapping[tuple[str, str], str]
 
 
 def take_out_policies(document: Mapping[str, Any]) -> RetryPolicies:
-    """Take the supported retry policies out of a document. Others stay, and parsing refuses them with their place."""
+    """Remove the supported retry policies from a document. Parsing refuses the others with their place."""
     policies: dict[tuple[str, str], str] = {}
     for place, retry in _retries(document):
         if retry.get("policy") in RETRY_POLICIES:
@@ -124,7 +124,7 @@ def _parse_json(path: Path, text: str) -> list[Any]:
     except ValueError as error:
         raise PipelineError(f"{path}: not valid JSON: {error}") from error
     except RecursionError:
-        document = None  # deeper than Python reads
+        document = None  # deeper than Python can read
     if document is None or _is_deeper(document, MAX_DEPTH):
         raise PipelineError(f"{path}: not a compiled pipeline: nested deeper than {MAX_DEPTH} levels")
     return [document]
@@ -141,7 +141,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def _parse_yaml(path: Path, text: str) -> list[Any]:
-    """The documents. Garbage collection is off meanwhile: it would walk the growing document again and again (4x the time)."""
+    """The documents. Garbage collection is off: it would walk the growing document repeatedly (4x the time)."""
     import yaml
 
     from spotwright.yaml_composer import MAX_UNFOLDED, ComposeError, compose
@@ -173,7 +173,7 @@ def _data(document: Composed) -> Any:
 
 
 def _refuse_other_kinds(path: Path, document: Mapping[str, Any]) -> None:
-    """Raise :class:`PipelineError`, with the kind of document, for others that users take for a compiled pipeline."""
+    """Raise :class:`PipelineError` for other kinds of document that users mistake for a compiled pipeline, naming the kind."""
     if str(document.get("apiVersion", "")).startswith("argoproj.io/"):
         raise PipelineError(f"{path}: this is an Argo Workflow, as kfp 1 compiled them; {_COMPILE}")
     if "pipelineSpec" in document:
@@ -231,7 +231,7 @@ def _check(
 
 
 def _schema_error(path: Path, data: Any, message: Any, place: tuple[str, ...], error: Exception) -> PipelineError:
-    """The error for a document that protobuf refused: its first wrong value with the line, or else protobuf's own text."""
+    """The error for a document that protobuf refused: its first wrong value with the line, else protobuf's message."""
     try:
         at, what = next(schema_errors(data, message.DESCRIPTOR, place))
     except (StopIteration, RecursionError):
@@ -269,10 +269,10 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _without_newer_settings(platforms: Any, messages: ModuleType) -> Any:
-    """The platforms without those keys of ``pipelineConfig`` that the messages of this SDK do not have.
+    """The platforms without the keys of ``pipelineConfig`` that this SDK's messages lack.
 
-    Every SDK adds some (``maxActiveRuns``, ``pipelineVersionConcurrencyLimit``), and all but the workspace are about a
-    server's queue of runs: the graph reports them as ignored, so the file is accepted.
+    Every SDK adds some (``maxActiveRuns``, ``pipelineVersionConcurrencyLimit``), and all but the workspace concern a server's
+    queue of runs: the graph reports them as ignored, so the file is accepted.
     """
     if not isinstance(platforms, Mapping):
         return platforms
@@ -334,7 +334,7 @@ def _in_fields(value: Mapping[Any, Any], message: Any, path: tuple[Step, ...]) -
     for key, item in value.items():
         if key not in names:
             yield (*path, key), f"unknown key, known here: {', '.join(fields) or 'none'}"
-        elif item is not None:  # null is the same as a field that is left out
+        elif item is not None:  # null equals an omitted field
             yield from _in_field(item, names[key], (*path, key))
 
 
@@ -381,7 +381,7 @@ def _in_value(value: Any, field: Any, path: tuple[Step, ...]) -> Iterator[_Schem
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number; protobuf accepts a text that holds one too."""
+    """Whether a value is a number; protobuf also accepts a number in a string."""
     try:
         return not isinstance(value, bool) and float(value) == float(value)
     except (TypeError, ValueError):

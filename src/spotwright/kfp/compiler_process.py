@@ -1,12 +1,12 @@
-"""The compiler's own process: it imports the user's file and ``kfp``, so that the engine never has to.
+"""The compiler's process, which imports the user's file and ``kfp`` so that the engine need not.
 
 It also reads large compiled files: parsing 2,000 tasks takes 80 MB and 10,000 tasks 400 MB; the result takes a tenth of that.
 
 Started as ``python -m spotwright.kfp.compiler_process FILE RESULT [PIPELINE]``. The answer is one JSON object in the
 file RESULT, so that prints and closed streams of the user's code cannot spoil it; without that file the process died.
 
-Where ``kfp`` is imported anyway, the SDK's errors about types are explained with both ends, and the digests of components from
-addresses are checked.
+As ``kfp`` is imported here, the SDK's type errors are explained with both ends, and the digests of components from addresses
+are checked.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ _UNEXPECTED_ARGUMENT = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyw
 _ITEM_FIELD_IN_GROUP = re.compile(r"component_input_parameter: \S*loop-item\S* not found")
 _OUTPUT_IN_GROUP = re.compile(r"component_input_parameter: pipelinechannel--\S+ not found")
 _MAX_ERROR_LENGTH = 400
-_MAX_SOURCE_SIZE = 10_000_000  # bytes of a file that is watched for changes: no pipeline is made from larger data
+_MAX_SOURCE_SIZE = 10_000_000  # bytes of a file that is checked for changes: pipelines are not made from larger data
 _HOME = Path(__file__).resolve().parents[2]
 
 
@@ -202,12 +202,12 @@ def main(arguments: list[str]) -> int:
     except (_CompileError, PipelineError) as error:
         answer = {"error": str(error), "not_found": isinstance(error, PipelineNotFound)}
     result.write_text(json.dumps(answer), encoding="utf-8")
-    gc.freeze()  # otherwise the interpreter searches all objects for garbage when it ends
+    gc.freeze()  # otherwise the interpreter collects garbage among all objects at exit
     return 0
 
 
 def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
-    gc.disable()  # the objects made now stay: a third of the time would be spent on finding no garbage
+    gc.disable()  # the objects made now stay: collecting would take a third of the time for nothing
     try:
         import kfp.compiler  # before the user's file, which may be called kfp.py
     except ImportError as error:
@@ -244,7 +244,7 @@ def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
 
 
 def _source_files(opened: Iterable[str]) -> list[str]:
-    """The user's files that the pipeline was made from: its modules, component files and all else that its import opened.
+    """The user's source files of the pipeline: its modules, component files and all else that its import opened.
 
     Files of the interpreter and of installed packages do not count.
     """
@@ -260,9 +260,9 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _import(file: Path) -> tuple[ModuleType, list[str]]:
-    """Import the file as a module under its name, with its folder first on the path, as ``python FILE`` would have it.
+    """Import the file as a module under its name, with its folder first on the path, as under ``python FILE``.
 
-    Returns the module, and a note that the rest was left out where the file talks to a cluster or starts a run.
+    Returns the module, and a note if the rest was skipped because the file talks to a cluster or starts a run.
     """
     name = file.stem if file.stem not in sys.modules else f"{file.stem}_pipeline"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -343,7 +343,7 @@ def _explain(file: Path, error: BaseException) -> str:
 
 
 def _unknown_argument(file: Path, line: int) -> UnknownArgument | None:
-    """The argument on the line of an error that a function of the SDK does not have, as ``lint`` finds it."""
+    """The argument on an error's line that the SDK's function lacks, as ``lint`` finds it."""
     try:
         tree = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
     except (SyntaxError, ValueError):

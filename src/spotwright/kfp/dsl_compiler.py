@@ -1,4 +1,4 @@
-"""Pipelines of the KFP SDK as Python objects: finds them in a module, compiles them, and folds nested ones together soundly.
+"""Find the KFP SDK's pipeline objects in a module, compile them, and merge nested ones soundly.
 
 It runs where ``kfp`` may be imported: in the compiler's own process, and in a notebook that has imported it already. Every
 import of ``kfp`` stands inside a function.
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def find_pipelines(module: ModuleType) -> dict[str, Any]:
-    """The pipelines of a module by the names of their functions: its own, or where it has none, those it imported."""
+    """The pipelines of a module by function name: its own, or else the imported ones."""
     from kfp.dsl.graph_component import GraphComponent
 
     pipelines: dict[str, Any] = {}
@@ -46,7 +46,7 @@ def find_pipelines(module: ModuleType) -> dict[str, Any]:
 
 
 def outermost(pipelines: Mapping[str, Any]) -> dict[str, Any]:
-    """A file's pipelines that are not part of another: a single one is the one that the user means."""
+    """A file's pipelines that are not part of another: a single one is what the user means."""
     components = [pair for pipeline in pipelines.values() for pair in pipeline.pipeline_spec.components.items()]
     nested = {label for label, component in components if component.HasField("dag")}
     return {name: p for name, p in pipelines.items() if f"comp-{p.pipeline_spec.pipeline_info.name}" not in nested}
@@ -88,7 +88,7 @@ def to_compiled(pipeline: Any, source: str, warnings: tuple[str, ...] = ()) -> C
 
 
 def rebuild(pipeline: Any) -> Any:
-    """Run a pipeline's function again, so that :func:`patched_compiler` folds in the pipelines inside it."""
+    """Run a pipeline's function again, so that :func:`patched_compiler` merges the pipelines inside it."""
     from kfp.dsl.component_factory import create_graph_component_from_func
 
     info = pipeline.pipeline_spec.pipeline_info
@@ -106,15 +106,14 @@ def rebuild(pipeline: Any) -> Any:
 
 @contextmanager
 def patched_compiler() -> Iterator[None]:
-    """Fold nested pipelines together soundly, and every time with the same names, while the block runs.
+    """Merge nested pipelines soundly, with the same names every time, while the block runs.
 
-    The SDK renames executors one after another, in the random order of a protobuf map, so that two tasks may end up
-    with one; and it copies settings of executors that it has not renamed yet (``_merge_deployment_spec`` in
-    ``pipeline_spec_builder.py``, SDK 2.0 to 2.17; see :mod:`spotwright.kfp.compiled`). Here all new
-    names are chosen first, in the order of the old ones. Nor does the SDK keep apart the loops, conditions and exit handlers
-    of an inner pipeline from those of the pipeline around it, which fill each other's components
-    (kubeflow/pipelines#11484): here the inner pipeline's always get another name. An SDK with other functions
-    in that place is left as it is; the result is checked in any case.
+    The SDK renames executors one after another, in the random order of a protobuf map, so that two tasks may end up sharing
+    one; and it copies settings of executors that it has not renamed yet (``_merge_deployment_spec`` in
+    ``pipeline_spec_builder.py``, SDK 2.0 to 2.17; see :mod:`spotwright.kfp.compiled`). Here all new names are chosen first, in
+    the order of the old ones. The SDK also mixes up loops, conditions and exit handlers of an inner pipeline with the outer
+    one's, which fill each other's components (kubeflow/pipelines#11484): here the inner pipeline's get another name. An SDK
+    with other functions in that place is not patched; the result is checked in any case.
     """
     from kfp.compiler import pipeline_spec_builder as builder
 
@@ -136,7 +135,7 @@ def _same_parameters(one: Any, other: Any) -> bool:
 
 
 MAX_COPIES = 2_000
-"""Executors that the SDK may copy out of pipelines inside a pipeline: copies double with each level of two calls."""
+"""The most executors that the SDK may copy from nested pipelines: copies double with each level of two calls."""
 
 
 def _merge_executors(
@@ -173,7 +172,7 @@ def _merge_components(main_pipeline_spec: Any, sub_pipeline_spec: Any) -> None:
 
 
 def _group_names(spec: Any) -> list[str]:
-    """Names that the pipeline around may still give to one of its groups: the SDK does not check whether they are free."""
+    """Names that the outer pipeline may still give to a group: the SDK does not check whether they are free."""
     return [name for name in spec.components if _GROUP.fullmatch(name)]
 
 
@@ -236,7 +235,7 @@ KUBERNETES: Mapping[str, tuple[str, ...]] = {
 
 
 class UnknownArgument(NamedTuple):
-    """An argument that a function does not have: the place of its name, and the probably intended argument, if there is one."""
+    """An argument that a function lacks: the place of its name, and the probably intended argument, if any."""
 
     line: int
     column: int

@@ -68,8 +68,7 @@ class Importer(RunsNowhere):
     ) -> dict[str, Any]:
         """The artifact at the address. A ``file://`` address is that file.
 
-        Raises ``ValueError`` for an address that is empty, that is a relative path, or that climbs above where it begins: it
-        becomes a path in pods.
+        Raises ``ValueError`` for an empty address, a relative path, or one that escapes its root: it becomes a path in pods.
         """
         uri = fill(self.uri, parameters, artifacts, context)
         if not uri:
@@ -89,7 +88,7 @@ class Importer(RunsNowhere):
 
 @dataclass(frozen=True, slots=True)
 class PvcStep(RunsNowhere):
-    """A task that creates (``creates``) or deletes a persistent volume claim. It has no pod, as on a cluster.
+    """A task that creates (``creates``) or deletes a persistent volume claim. As on a cluster, it has no pod.
 
     Until it is mounted, a claim is only a name. Sources: ``createPVC`` and ``deletePVC`` in
     ``backend/src/v2/driver/k8s.go`` of kubeflow/pipelines.
@@ -114,7 +113,7 @@ class PvcStep(RunsNowhere):
 
 
 def generated_pvc_name(context: TaskContext) -> str:
-    """The name of a claim that the pipeline does not name. The backend draws it; here run and task determine it."""
+    """The name of a claim that the pipeline does not name. The backend draws it at random; here run and task determine it."""
     text = hashlib.sha256(f"{context.run}\0{context.task}".encode()).hexdigest()
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:32]))
 
@@ -131,8 +130,8 @@ _FORMAT = 1  # a new number invalidates every earlier result
 def fingerprint(task: TaskSpec, parameters: Mapping[str, Any], artifacts: Mapping[str, Any]) -> str:
     """The fingerprint of an execution, SHA-256 in hex: executions with equal fingerprints may share their result.
 
-    ``parameters`` and ``artifacts`` are the resolved inputs. A ``cache_key`` of the task's own replaces everything but its
-    declared outputs (the backend uses the key alone; without the same outputs a result could not be used).
+    ``parameters`` and ``artifacts`` are the resolved inputs. A task's ``cache_key`` replaces everything but its declared
+    outputs (the backend uses only the key, but a result with other outputs is useless).
     """
     outputs = {"parameters": {name: spec.type for name, spec in task.outputs.parameters.items()}}
     outputs["artifacts"] = {name: spec.schema for name, spec in task.outputs.artifacts.items()}
@@ -177,7 +176,7 @@ def _code(task: TaskSpec) -> Any:
     settings: list[Any] = [asdict(task.pod_config)] if task.pod_config else []
     config = task_config_of(task).values
     if config:
-        settings += [config.get("env"), config.get("volumes")]  # the backend has them in the container and its claims
+        settings += [config.get("env"), config.get("volumes")]  # the backend keeps them in the container and its claims
     return [code, *settings] if settings else code
 
 

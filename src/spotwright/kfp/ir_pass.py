@@ -22,10 +22,10 @@ class IrPass:
     """The state of one pass over a compiled pipeline.
 
     Equal parts of tasks are read once and shared: in ``ir`` they are one object
-    (:func:`spotwright.kfp.compiled.read_shared_json`), so the identity of that object, which lives as long as the
-    pass, is the key of ``executors`` and ``parameter_specs``.
-    ``missing_inputs`` are inputs that a loop, condition or exit handler lacks, by its component. ``unsupported`` holds each
-    task that cannot run with the reason, ``ignored`` the names of settings without a meaning on one machine.
+    (:func:`spotwright.kfp.compiled.read_shared_json`), which lives as long as the pass, so its identity is the key of
+    ``executors`` and ``parameter_specs``. ``missing_inputs`` are inputs that a loop, condition or exit handler lacks, by its
+    component. ``unsupported`` holds each task that cannot run with the reason, ``ignored`` the names of settings without a
+    meaning on one machine.
     """
 
     file: str
@@ -41,7 +41,7 @@ class IrPass:
     ignored: dict[str, None] = field(default_factory=dict)
 
     def refuse(self, path: str, why: str) -> None:
-        """Record that the task at ``path`` cannot run; the error comes at the end, for all such tasks together."""
+        """Record that the task at ``path`` cannot run; one error at the end names all such tasks."""
         self.unsupported.append((f"task {path}", why))
 
     def error(self, place: str, what: str) -> PipelineError:
@@ -71,7 +71,7 @@ class IrPass:
 
 
 KFP_1 = "kfp 2 reads types of kfp 1 such as URI and GCSPath as artifacts; declare it String, or pass an artifact (dsl.importer)"
-"""The advice where a text is connected with an artifact."""
+"""The advice where a string is connected to an artifact."""
 
 _ANY = "system.Artifact"
 _NUMBERS = ("NUMBER_INTEGER", "NUMBER_DOUBLE")
@@ -95,7 +95,7 @@ def type_conflicts(dag: Dag, task: TaskSpec, *, of_root: bool) -> Iterator[str]:
 
 
 def _type(dag: Dag, source: Source, *, of_root: bool) -> str:
-    """The declared type of a parameter; empty where none can be trusted."""
+    """The declared type of a parameter; empty if unreliable."""
     if isinstance(source, TaskOutput):
         producer = dag.tasks.get(source.task)
         if producer is not None and producer.dag is None and source.output in producer.outputs.parameters:

@@ -1,6 +1,6 @@
-"""Finds the lines of a pipeline that are written for kfp 1, and writes their current replacements with the values of the file.
+"""Find a pipeline's lines for kfp 1, and write their current replacements with the values of the file.
 
-Most of them count only after loading the file has failed, because some of these names still work, or are the user's own.
+Most count only once loading the file has failed, because some of these names still work or are the user's.
 Source of the advice: the KFP documentation, "Migrate to Kubeflow Pipelines v2".
 """
 
@@ -29,7 +29,7 @@ _LONGEST = 300
 
 
 def assigned_calls(tree: ast.AST) -> dict[str, ast.Call]:
-    """The calls that names of a file stand for: ``toleration = V1Toleration(...)``. The last assignment counts."""
+    """The calls assigned to names of a file: ``toleration = V1Toleration(...)``. The last assignment counts."""
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -282,7 +282,7 @@ def _findings(node: ast.AST, context: _Context) -> Iterator[Kfp1Finding]:
 
 
 def _arguments(call: ast.Call) -> Iterator[Kfp1Finding]:
-    """Arguments that kfp 2 does not have, or does not take: the task of an exit handler, and a package that is an archive."""
+    """Arguments that kfp 2 lacks or refuses: the task of an exit handler, and a package that is an archive."""
     name = ast.unparse(call.func).rpartition(".")[2]
     for keyword in call.keywords if name == "ExitHandler" else ():
         if keyword.arg == _EXIT:
@@ -294,7 +294,7 @@ def _arguments(call: ast.Call) -> Iterator[Kfp1Finding]:
 
 
 def _last_text(node: ast.expr) -> str:
-    """The text at the end of an expression that makes a text, as far as the file says it."""
+    """The constant end of a string expression."""
     if isinstance(node, ast.JoinedStr) and node.values:
         node = node.values[-1]
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -314,12 +314,12 @@ def _used(node: ast.AST, context: _Context) -> Iterator[Kfp1Finding]:
 
 
 def outdated(source: str) -> list[Kfp1Finding]:
-    """The names of kfp 1 that still work with kfp 2, though not always as they did: a GPU limit without a type has no effect."""
+    """The names of kfp 1 that still work with kfp 2, if differently: a GPU limit without a type has no effect."""
     return [finding for finding in find_kfp1(source) if finding.name in STILL_THERE]
 
 
 def advise(source: str, line: int, error: str) -> Kfp1Finding | None:
-    """The finding that explains an error on a line: one on that line, or else one that the error's text names."""
+    """The finding that explains an error on a line: one on that line, else one that the error's message names."""
     findings = find_kfp1(source)
     here = [finding for finding in findings if finding.line == line]
     named = [finding for finding in findings if finding.name in error]

@@ -1,6 +1,6 @@
 """Read the settings of a compiled KFP task: resources, tolerations, selectors, affinity, retries and policy.
 
-They are read both to run a pipeline and to place a compiled file for a cluster, and both must read the same. Sources:
+Runs and the placement of compiled files share this reader, so that both agree. Sources:
 ``backend/src/v2/driver/k8s.go`` and ``container.go`` of kubeflow/pipelines, ``kfp/dsl/structures.py``.
 """
 
@@ -44,7 +44,7 @@ RETRY_POLICIES = {
 }
 """Policies of ``set_retry`` in newer SDKs: whether failures of the task's own code are retried too."""
 
-_IN_PIPELINE = "the pipeline"  # the place that explain names for what the compiled file says
+_IN_PIPELINE = "the pipeline"  # explain's name for the source of the compiled file's settings
 
 
 def read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
@@ -64,7 +64,7 @@ def read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[s
 
 
 def amounts_in(resources: Mapping[str, Any], which: str) -> dict[str, Any]:
-    """The CPUs and the memory of a container's ``resources`` as they are written. ``which``: ``Request`` or ``Limit``."""
+    """The CPUs and the memory of a container's ``resources`` as written. ``which``: ``Request`` or ``Limit``."""
     found: dict[str, Any] = {}
     for name, unit in (("cpu", ""), ("memory", "G")):
         new, old = resources.get(f"resource{name.capitalize()}{which}"), resources.get(f"{name}{which}")
@@ -74,7 +74,7 @@ def amounts_in(resources: Mapping[str, Any], which: str) -> dict[str, Any]:
 
 
 def accelerator_in(resources: Mapping[str, Any]) -> tuple[str, Any]:
-    """The type and the number of a container's accelerators as they are written, or empty."""
+    """The type and the number of a container's accelerators as written, or empty."""
     given = resources.get("accelerator") or {}
     return str(given.get("resourceType") or given.get("type") or ""), given.get("resourceCount") or given.get(
         "count"
@@ -108,8 +108,8 @@ def accelerator_loss(resources: Mapping[str, Any]) -> str:
 def _device(kind: str) -> str:
     """The device name in Kubernetes for an accelerator's type.
 
-    Names of Vertex AI (``NVIDIA_TESLA_T4``, ``TPU_V3``) and of GKE's label (``nvidia-l4``) have no domain, so no node of a
-    cluster offers them (:func:`accelerator_loss`). On simulated nodes they count as ``nvidia.com/gpu`` and ``google.com/tpu``.
+    Names of Vertex AI (``NVIDIA_TESLA_T4``, ``TPU_V3``) and of GKE's label (``nvidia-l4``) have no domain, so nodes of clusters
+    do not offer them (:func:`accelerator_loss`). On simulated nodes they count as ``nvidia.com/gpu`` and ``google.com/tpu``.
     """
     if "/" in kind:
         return kind
@@ -149,9 +149,9 @@ def with_constants(item: Any) -> Any:
 
 
 class PodFields(NamedTuple):
-    """The fields of a pod spec that the backend writes for a task and that choose its nodes.
+    """The fields of a pod spec by which the backend selects a task's nodes.
 
-    ``paths``: the place of each of their parts in the settings, by its path in the pod spec.
+    ``paths``: each part's place in the settings, by its path in the pod spec.
     """
 
     spec: Mapping[str, Any]
@@ -174,9 +174,9 @@ class PodFields(NamedTuple):
 def pod_fields(kubernetes: Mapping[str, Any]) -> PodFields:
     """The tolerations, node selector and node affinity of an executor's entry under ``platforms.kubernetes``.
 
-    An entry of affinity without a condition is left out, one with a weight is a preference, and a selector given as JSON replaces
-    the labels, also if it is empty. Values of the run must stand in the places of references. Source: ``extendPodSpecPatch`` in
-    ``backend/src/v2/driver/k8s.go`` of kubeflow/pipelines. Raises ``ValueError``, ``TypeError`` or ``AttributeError`` for
+    An entry of affinity without a condition is left out, one with a weight is a preference, and a selector given as JSON
+    replaces the labels, even if empty. References must have been replaced by values of the run. Source: ``extendPodSpecPatch``
+    in ``backend/src/v2/driver/k8s.go`` of kubeflow/pipelines. Raises ``ValueError``, ``TypeError`` or ``AttributeError`` for
     settings of another shape.
     """
     spec: dict[str, Any] = {}
@@ -276,8 +276,8 @@ def read_retry(retry: Mapping[str, Any] | None, timeout: float | None) -> Layer 
     """The policy layer of ``set_retry`` and ``set_timeout``; ``None`` when neither was called.
 
     The SDK writes a first backoff of zero where the user gave none (``structures.py``, ``RetryPolicy.to_proto``), so zero
-    counts as left out, and the backoff of the policy holds. With a policy of newer SDKs that names errors of the cluster
-    only, failures of the code are not retried, as in Argo. Raises ``ValueError`` for an invalid duration or number.
+    counts as unset, and the policy's backoff applies. With a newer SDK's policy for errors of the cluster only, failures of the
+    code are not retried, as in Argo. Raises ``ValueError`` for an invalid duration or number.
     """
     values: dict[str, Any] = {}
     if retry is not None:

@@ -1,12 +1,11 @@
-"""What KFP's launcher does around an attempt: its inputs, its command line with every placeholder filled in, and its outputs.
+"""The work of KFP's launcher around an attempt: inputs, the command line with its placeholders filled in, and outputs.
 
-The placeholders of inputs and outputs have values only when an attempt starts.
-``ConcatPlaceholder`` and ``IfPresentPlaceholder`` are compiled to arguments that are JSON texts. Sources, in
-kubeflow/pipelines: ``resolveContainerArgs`` in ``backend/src/v2/driver/util.go``, ``getPlaceholders`` in
-``backend/src/v2/component/launcher_v2.go``, ``sdk/python/kfp/dsl/placeholders.py``. A list of artifacts is written as the JSON
-list of their records (kubeflow/pipelines#8484); the backend leaves that placeholder as it is.
+Placeholders of inputs and outputs have values only when an attempt starts. ``ConcatPlaceholder`` and ``IfPresentPlaceholder``
+are compiled to JSON arguments. Sources, in kubeflow/pipelines: ``resolveContainerArgs`` in ``backend/src/v2/driver/util.go``,
+``getPlaceholders`` in ``backend/src/v2/component/launcher_v2.go``, ``sdk/python/kfp/dsl/placeholders.py``. A list of artifacts
+is written as the JSON list of their records (kubeflow/pipelines#8484); the backend leaves that placeholder unchanged.
 
-A value that replaced a placeholder is not expanded again: one that holds a placeholder or ``$(NAME)`` arrives as it is.
+A value that replaced a placeholder is not expanded again, even if it contains a placeholder or ``$(NAME)``.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ class _Filler:
         entry = self._given[direction]["artifacts"].get(name)
         if entry is None:
             if direction == "inputs" and name in self._task.artifact_specs:
-                return ""  # optional, and left out
+                return ""  # optional and omitted
             raise self._error(f"it reads the {direction[:-1]} artifact {name!r}, which it does not have")
         if field is None:
             return to_text(entry["artifacts"])  # the list itself, which the SDK writes for Input[List[Artifact]]
@@ -181,9 +180,9 @@ ARTIFACTS = "artifacts"
 class AttemptOutputs(NamedTuple):
     """The outputs of an attempt: values by name, artifacts as plain dicts by name, and the names of missing outputs.
 
-    ``notes`` are the reasons why some outputs are missing. ``accepted_by_kfp``: the KFP backend would count them as complete.
-    It does so if a component without output parameters exits with 0 and leaves no ``executor_output.json``; the next task then
-    reads half-written artifacts (seen on KFP 2.17.0; with an output parameter the task fails there).
+    ``notes`` are the reasons why some outputs are missing. ``accepted_by_kfp``: the KFP backend would count them as complete,
+    which it does if a component without output parameters exits with 0 and leaves no ``executor_output.json``; the next task
+    then reads half-written artifacts (seen on KFP 2.17.0; with an output parameter the task fails there).
     """
 
     parameters: Mapping[str, Any]
@@ -196,10 +195,10 @@ class AttemptOutputs(NamedTuple):
 def read_outputs(task: TaskSpec, out_dir: str, roots: tuple[str, ...] = ()) -> AttemptOutputs:
     """Read the outputs of a task's attempt below ``out_dir``.
 
-    ``executor_output.json`` comes first, then the file of an ``OutputPath`` parameter, as in ``collectOutputParameters`` of
-    the launcher. Every declared parameter without a value is missing. Without a complete ``executor_output.json`` all
-    declared outputs are missing, and where none is declared the file itself is, as ``executor_output``: the SDK writes it
-    whenever the function returned, so without it the code ended in another way (``sys.exit(0)``). A container need not write it.
+    ``executor_output.json`` comes first, then the file of an ``OutputPath`` parameter, as in ``collectOutputParameters`` of the
+    launcher. Every declared parameter without a value is missing. Without a complete ``executor_output.json`` all declared
+    outputs are missing, or, if none is declared, the file itself as ``executor_output``: the SDK writes it whenever the
+    function returned, so without it the code ended otherwise (``sys.exit(0)``). Containers need not write it.
 
     A declared artifact without a file is *not* missing: ``uploadOutputArtifacts`` of the launcher accepts it too ("We allow
     components to not produce output files"). One with a ``custom_path`` is at its usual path already:
@@ -235,7 +234,7 @@ def _read_executor_output(path: Path) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def _read(path: Path) -> bytes:
-    """The content of a file. Raises ``OSError`` for a pipe of that name, which would never end, and for a file without bounds."""
+    """The content of a regular file. Raises ``OSError`` for pipes, which would never end, and for too large files."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 (it is a descriptor)
         require_regular(os.fstat(descriptor), _LARGEST_OUTPUT)
@@ -258,7 +257,7 @@ def _as_declared(value: Any, kind: str) -> Any:
     try:
         return coerce(value, kind)
     except ValueError:
-        return whole_numbers(value)  # the backend keeps a value of another type; a task that reads it fails
+        return whole_numbers(value)  # the backend keeps a value of a wrong type; a task that reads it fails
 
 
 def _read_output_file(path: Path, name: str, kind: str, notes: list[str]) -> Any:
@@ -309,7 +308,7 @@ def _artifact(name: str, spec: ArtifactSpec, uri: str, metadata: Any) -> dict[st
 def _is_within(uri: str, root: str) -> bool:
     """Whether an address is remote or below a folder. Links above the artifact are followed; the artifact may be a link.
 
-    No address may hold ``..``: remote ones become paths too.
+    Addresses must not contain ``..``: remote ones become paths too.
     """
     scheme, sign, rest = uri.partition("://")
     if sign and ".." in rest.split("/"):
@@ -334,7 +333,7 @@ def executor_input(
     """Build the executor input of one attempt.
 
     ``parameters`` and ``artifacts`` are the resolved values of the task's sources: constants as compiled (their placeholders
-    are filled in here, also inside longer texts), ``None`` for an input that was left out. An artifact is a plain dict
+    are filled in here, also inside longer texts), ``None`` for an omitted input. An artifact is a plain dict
     or a list of them. ``out_dir`` is the absolute path below which the component writes all outputs.
 
     Raises :class:`PipelineError` for a value of another type than declared, and for a missing one.

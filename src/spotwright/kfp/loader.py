@@ -1,7 +1,7 @@
 """Load a pipeline from a ``.py`` file, a compiled file, or a function in a notebook.
 
 A ``.py`` file is compiled in a separate process. ``kfp`` costs 80 MB and most of a second to import, its compiler is
-quadratic in the number of tasks, and a user's file may do anything: none of that belongs in the engine.
+quadratic in the number of tasks, and a user's file may do anything, so none of that runs in the engine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spotwright.kfp.compiled_files import read_compiled
 __all__ = ["compile_function", "load"]
 
 
-_MAX_COMPILATIONS = 4  # of one file: the SDK merges executors of two tasks at random, so another try may be sound
+_MAX_COMPILATIONS = 4  # of one file: the SDK merges two tasks' executors at random, so a retry may be sound
 _LARGE_FILE = 1_000_000  # bytes; a larger compiled file is read in a separate process, to keep memory here small
 _HOME = Path(__file__).resolve().parents[2]  # the folder that holds the package
 
@@ -34,11 +34,11 @@ def load(
 ) -> Compiled:
     """Load a pipeline from a ``.py`` file or from compiled YAML or JSON.
 
-    ``pipeline`` chooses one where a file defines several, by the name of its function or its own. ``python`` is the
+    ``pipeline`` chooses among several, by the function's or the pipeline's name. ``python`` is the
     interpreter that compiles, with ``kfp`` installed; by default the running one. Output of the file while it is imported
-    goes to standard error. With ``scripts`` a plain script is a pipeline of one task, which executes it in the current folder.
+    goes to standard error. ``scripts``: a plain script becomes a pipeline of one task, which executes it in the current folder.
 
-    Raises :class:`PipelineError`, one or two lines with the place and the fix, for everything that is wrong with the file.
+    Raises :class:`PipelineError`, one or two lines with the place and the fix, for any fault of the file.
     """
     file = Path(path).absolute()
     if file.is_dir():
@@ -131,7 +131,7 @@ def _run_to_end(command: Sequence[str], env: Mapping[str, str]) -> int:
 def _environment(python: str) -> dict[str, str]:
     """The environment of the compiler's process: it must find this package, also where it is not installed.
 
-    A folder of installed packages is never put on the path: there it would come before the standard library.
+    A folder of installed packages is never added: it would precede the standard library.
     """
     if python != sys.executable or _HOME.name in ("site-packages", "dist-packages"):
         return dict(os.environ)
@@ -142,7 +142,7 @@ def _environment(python: str) -> dict[str, str]:
 def compile_function(pipeline_func: Any) -> Compiled:
     """Compile a ``@dsl.pipeline`` function in this process, for notebooks, where ``kfp`` is imported already.
 
-    Pipelines inside it are folded in again, because the SDK may have given two tasks one executor when it did so.
+    Inner pipelines are merged again, because the SDK may have given two tasks one executor.
     Raises :class:`PipelineError` if the argument is not a pipeline.
     """
     from spotwright.kfp import dsl_compiler

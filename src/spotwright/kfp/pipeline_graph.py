@@ -1,8 +1,8 @@
-"""Builds the task graph of a compiled pipeline from KFP's intermediate representation.
+"""Build the task graph of a compiled pipeline from KFP's intermediate representation.
 
-:func:`build` makes every check that needs no run: each reference has a target, no task waits for itself, and every feature is
-one that this version can run. Inputs that the SDK's compiler does not pass into a loop, condition or exit handler (a group)
-are added. KFP's conventions for values go behind the engine's port, as the graph's dialect.
+:func:`build` makes every check that needs no run: references have targets, there are no cycles, and this version supports every
+feature. It adds inputs that the SDK's compiler does not pass into a loop, condition or exit handler (a group). KFP's
+conventions for values are the graph's dialect, behind the engine's port.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def add_missing_inputs(
 ) -> TaskSpec:
     """The group with its missing inputs. ``parameters`` and ``tasks`` belong to the DAG around it.
 
-    An input that is neither a parameter nor an output there becomes a missing input of that DAG in its turn.
+    An input that is neither a parameter nor an output there becomes a missing input of that DAG too.
     """
     sources = {name: _source(name, parameters, tasks) for name in missing if name not in group.parameters}
     upstream = {source.task for source in sources.values() if isinstance(source, TaskOutput)}
@@ -107,7 +107,7 @@ def _source(name: str, parameters: Mapping[str, ParameterSpec], tasks: Mapping[s
 
 
 _STATES = {"succeeded": "COMPLETE", "failed": "FAILED", "skipped": "SKIPPED"}
-_UNKNOWN_ERROR = 2  # google.rpc.Code.UNKNOWN: the code of an error of the user's own
+_UNKNOWN_ERROR = 2  # google.rpc.Code.UNKNOWN: the code of an error of the user's code
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class KfpDialect:
 
 
 KFP: Dialect = KfpDialect()
-"""The one instance: it has no state."""
+"""The shared instance, which has no state."""
 
 
 _ROOT = "root"
@@ -196,7 +196,7 @@ def build(compiled: Compiled) -> TaskGraph:
 
 
 def _check_empty_groups(ir_pass: IrPass) -> None:
-    """Raise where the SDK left the component of a group empty: it does so where two pipelines have groups of one name."""
+    """Raise if the SDK left a group's component empty, as it does if two pipelines have groups of one name."""
     for name, component in (ir_pass.ir.get("components") or {}).items():
         if _GROUP.fullmatch(name) and "dag" not in component and "executorLabel" not in component:
             raise ir_pass.error(
@@ -207,7 +207,7 @@ def _check_empty_groups(ir_pass: IrPass) -> None:
 
 
 def _notes(ir_pass: IrPass, root: Dag) -> Iterator[str]:
-    """Yield a note for each point in which KFP behaves differently from this run."""
+    """Yield a note for each difference between KFP and this run."""
     missing = {name for names in ir_pass.missing_inputs.values() for name in names}
     if missing:
         names = sorted(map(input_text, missing))
@@ -328,7 +328,7 @@ def _inputs_in_texts(task: TaskSpec) -> set[str]:
 
 
 def _remedy(name: str) -> str:
-    """What helps where a task reads the item of a loop that is not around it in the compiled file."""
+    """The fix for a task that reads the item of a loop that is not around it in the compiled file."""
     if "loop-item-param" not in name:
         return ""
     return (
@@ -370,7 +370,7 @@ def _check_loop(ir_pass: IrPass, loop: Loop, task: TaskSpec, place: str) -> None
 
 
 def _check_needed(ir_pass: IrPass, task: TaskSpec, place: str) -> None:
-    """Every input that has no default must be given, as the driver demands (``resolve.go``); an iteration has its item."""
+    """Require every input without a default, as the driver does (``resolve.go``); an iteration has its item."""
     item = task.loop.item if task.loop is not None else ""
     for given, specs in ((task.parameters, task.parameter_specs), (task.artifacts, task.artifact_specs)):
         for name, spec in specs.items():

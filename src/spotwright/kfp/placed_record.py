@@ -1,6 +1,6 @@
 """The record that ``spotwright place`` and ``spotwright compile`` keep in a compiled pipeline, and how to undo its edits.
 
-With the record, a run of the file on this machine sees the user's own retries and constraints, not those for a backend.
+With the record, a local run of the file sees the user's own retries and constraints, not the backend's.
 This module undoes the edits in parsed data; :mod:`spotwright.manifests.record` undoes them in the text of the file.
 """
 
@@ -41,7 +41,7 @@ _JSON = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
 
 
 def take_out(documents: list[Any], record: Mapping[str, Any], read: Callable[[str], Any]) -> None:
-    """Undo the edits of a pipeline document and its platform document; values that were changed since stay.
+    """Undo the edits of a pipeline document and its platform document; values changed since then stay.
 
     ``read`` parses the YAML of a value that was replaced. Raises ``KeyError``, ``TypeError`` or ``ValueError`` where the
     record is not valid.
@@ -105,7 +105,7 @@ _SOURCE = "the configuration it was placed with"
 
 
 def undo_placement(file: object, pipeline: dict[str, Any], platform: dict[str, Any]) -> None:
-    """Take the placement out of the two documents. Raises :class:`PipelineError` for a record that cannot be read."""
+    """Remove the placement from the two documents. Raises :class:`PipelineError` for an unreadable record."""
     config = _mapping_at(platform, RECORD[:-1])
     if RECORD[-1] not in config:
         return

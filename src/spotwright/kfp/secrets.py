@@ -2,7 +2,7 @@
 
 An argument such as ``@env:TOKEN`` is resolved when a run starts. From then on stored data goes through :class:`Secrets`:
 :meth:`Secrets.redact` replaces each occurrence of a value by a marker, :meth:`Secrets.reveal` puts the value back. The two are
-inverse for every JSON value, also for one that holds the text of a marker itself.
+inverse for every JSON value, even one that contains a marker's text.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["ClusterObjects", "Reference", "Secrets", "look_up_objects", "marker"
 
 _OPEN, _CLOSE = "{{$.secret['", "']}}"
 _MARKER = re.compile(r"\{\{\$\.secret\['((?:[^'\\]|\\.)*)'\]\}\}", re.DOTALL)
-_ESCAPE = "@"  # the name of the marker that replaces the beginning of a marker in ordinary text
-_MIN_LENGTH = 4  # shorter secrets are hidden as whole values only, because their text may occur anywhere
+_ESCAPE = "@"  # the name of the marker that escapes the start of a marker in ordinary text
+_MIN_LENGTH = 4  # shorter secrets are hidden only as whole values, because their text may occur anywhere
 
 
 def marker(reference: str) -> str:
@@ -83,7 +83,7 @@ class Secrets:
         read: Callable[[str], str],
         others: Mapping[str, Any] | None = None,
     ) -> tuple[Secrets, dict[str, Any]]:
-        """Resolve every :class:`Reference` among the arguments; ``others`` are secrets that no argument names.
+        """Resolve every :class:`Reference` among the arguments; ``others`` are secrets outside the arguments.
 
         Returns the secrets, and the arguments as they may be stored: references become markers, and secrets in plain arguments
         are redacted. Raises :class:`InputError` for a reference that cannot be resolved.
@@ -96,7 +96,7 @@ class Secrets:
         return secrets, {**secrets.redact(plain), **stored}
 
     def _texts(self) -> Iterator[tuple[str, str]]:
-        """Yield every text to hide with the name of its marker; of a list or mapping, the texts inside it."""
+        """Yield every string to hide with the name of its marker; for a list or mapping, the strings inside."""
         for name, value in self._values.items():
             for place, text in _leaves(value):
                 if len(text) >= _MIN_LENGTH:
@@ -150,7 +150,7 @@ class Secrets:
         return bool(self._values) and self.reveal(value) != value
 
     def patterns(self) -> tuple[bytes, ...]:
-        """The byte strings to mask in logs: each secret as it is, as JSON and as Python's ``repr``."""
+        """The byte strings to mask in logs: each secret raw, as JSON and as Python's ``repr``."""
         texts = [text for name, text in self._by_length.items() if name != _ESCAPE]
         forms = {
             form
@@ -262,7 +262,7 @@ def look_up_objects(
     environ: Mapping[str, str],
     read: Callable[[Path], str],
 ) -> ClusterObjects:
-    """Look up those objects of a configuration, by kind and name, that ``used`` may name.
+    """Look up the objects of a configuration that ``used`` may name, by kind and name.
 
     Paths are relative to ``folder``. A value that cannot be read is an error only for a task that needs it.
     """
@@ -285,7 +285,7 @@ def look_up_objects(
 
 
 def _keys(setting: Mapping[str, str] | str, folder: Path) -> Mapping[str, str]:
-    """The keys of an object with the texts that configure them; of a folder its files, hidden ones left out as in Kubernetes."""
+    """The keys of an object with their configured texts; for a folder its files, without hidden ones, as in Kubernetes."""
     if not isinstance(setting, str):
         return setting
     place = folder / setting.removeprefix(_FOLDER)

@@ -1,9 +1,9 @@
-"""Reads one task of a DAG from the intermediate representation: its wiring and its executor.
+"""Read one task of a DAG from the intermediate representation: its wiring and its executor.
 
-Unsupported features are recorded with the task's path instead of raised at once, so that one error names all of a pipeline. A
-document that contradicts itself is refused at the first contradiction. Executors are Python components of any 2.x SDK,
-containers, PVC steps and importers. An archive of files inside a component (``embedded_artifact_path``, notebooks) is checked:
-no member may leave its folder.
+Unsupported features are recorded with the task's path, so that one error names all of a pipeline's. A document that contradicts
+itself is refused at the first contradiction. Executors are Python components of any 2.x SDK, containers, PVC steps and
+importers. An archive of files inside a component (``embedded_artifact_path``, notebooks) must not have members that leave its
+folder.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _output(names: Names, given: Mapping[str, Any], key: str, task: str = "produ
 def _selected(ir_pass: IrPass, name: str, expression: str, source: Source, path: str) -> Source:
     """A part of a loop's item, ``item.field``. Source of the form: ``pipeline_spec_builder.py`` of the SDK.
 
-    Inside a condition newer SDKs select the field from a value that is the field already, which would fail on a cluster.
+    Inside a condition, newer SDKs select the field from the field itself, which would fail on a cluster.
     """
     match = _SELECTOR.fullmatch(expression.strip())
     if match is None or not isinstance(source, DagInput):
@@ -143,7 +143,7 @@ def _selected(ir_pass: IrPass, name: str, expression: str, source: Source, path:
 
 
 def upstream_of(names: Names, task: Mapping[str, Any], *sources: Mapping[str, Source]) -> tuple[str, ...]:
-    """The names of the tasks that a task waits for, sorted: those it names and those whose outputs or status it reads."""
+    """The sorted names of the tasks that a task waits for: named ones, and sources of outputs or status."""
     upstream = {names.get(key, key) for key in task.get("dependentTasks") or ()}
     for group in sources:
         upstream.update(source.task for source in group.values() if isinstance(source, TaskOutput | FinalStatus))
@@ -197,9 +197,9 @@ def _raw_items(ir_pass: IrPass, text: str, path: str) -> tuple[Any, ...]:
 def drop_stray_inputs(task: TaskSpec, of_dag: Mapping[str, ParameterSpec]) -> TaskSpec:
     """A loop, condition or exit handler without the inputs that the compiler adds by mistake.
 
-    Where a text inside such a group holds an inner loop's item, or a field of the group's own item, the compiler lets the group
-    itself read that value from the pipeline around it, where it does not exist (kfp 2.17.0, ``pipeline_spec_builder.py``). The
-    inner loop supplies its item; the field is read from the item here.
+    If a string inside such a group contains an inner loop's item, or a field of the group's own item, the compiler makes the
+    group read that value from the outer pipeline, which lacks it (kfp 2.17.0, ``pipeline_spec_builder.py``). The inner loop
+    supplies its item; the field is read from the item here.
     """
     if task.dag is None:
         return task
@@ -255,7 +255,7 @@ _ARCHIVE = re.compile(r"^__KFP_EMBEDDED_ARCHIVE_B64 = '([^']*)'", re.MULTILINE)
 
 
 def escaping_member(module: str) -> str | None:
-    """The first member of a component's archive that would leave its folder; ``None`` where no member would, or no archive is.
+    """The first member of a component's archive that would leave its folder; ``None`` without one, or without an archive.
 
     Raises ``ValueError`` for an archive that cannot be read.
     """
@@ -272,7 +272,7 @@ def escaping_member(module: str) -> str | None:
 
 
 def _escaping(archive: tarfile.TarFile) -> Iterator[str]:
-    """The members that would be written outside the folder, one after the other, through the links that came before them."""
+    """The members that would be written outside the folder, through earlier links."""
     links: dict[tuple[str, ...], str] = {}
     for count, member in enumerate(archive):
         name = member.name.rstrip("/")
@@ -542,7 +542,7 @@ def _task_config(settings: TaskSettings, definition: Mapping[str, Any]) -> TaskC
 
 
 def _depends_on_run(parameters: Mapping[str, Source]) -> bool:
-    """Whether a constant holds a placeholder whose value differs in every run, so that no result can be shared."""
+    """Whether a constant contains a placeholder that differs in every run, so that results cannot be shared."""
     text = json.dumps([source.value for source in parameters.values() if isinstance(source, Constant)])
     return "{{$.pipeline_" in text or "{{$.workspace_path" in text
 

@@ -1,9 +1,9 @@
-"""Reads a compiled task's requests to its pod and node: resources, and the settings of ``platforms.kubernetes``.
+"""Read a compiled task's requests to its pod and node: resources, and the settings of ``platforms.kubernetes``.
 
 Some settings hold values that only the run has (a memory limit from a pipeline parameter, a toleration from an upstream task).
 They are deferred: :func:`read_deferred` reads them once the values exist. Sources: ``backend/src/v2/driver/k8s.go`` and
-``container.go`` of kubeflow/pipelines. ``dsl.TaskConfig`` passes settings of a task's pod to its code, which may pass them on,
-for example to a TrainJob.
+``container.go`` of kubeflow/pipelines. ``dsl.TaskConfig`` passes settings of a task's pod to its code, which may use them, for
+example for a TrainJob.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def read_passthrough(definition: Mapping[str, Any]) -> TaskConfigPassthrough:
 def task_config(
     passed: TaskConfigPassthrough, env: Mapping[str, str], resources: Mapping[str, Any], kubernetes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The value of a ``dsl.TaskConfig``, in Kubernetes' field names; a setting that is not passed on is null, as in the backend.
+    """The value of a ``dsl.TaskConfig``, in Kubernetes' field names; other settings are null, as in the backend.
 
     References in ``kubernetes`` must have been replaced by their values. Raises ``ValueError`` for a value that is not a
     quantity.
@@ -224,8 +224,8 @@ def read_pod_config(settings: Mapping[str, Any]) -> PodConfig:
     """Read the pod config of one task from its settings, references replaced by their values.
 
     An entry whose name is null is left out. A name whose reference has no value yet is empty. Raises ``ValueError`` for a mount
-    at no path or above one, for a field that pods do not have, and for init containers (kfp-kubernetes after 2.17), because
-    the task would miss what they prepare for it.
+    at no path or above one, for a field that pods do not have, and for init containers (kfp-kubernetes after 2.17), because the
+    task needs what they prepare.
     """
     if settings.get("initContainers"):
         raise ValueError("initContainers are not supported: make their work a separate task")
@@ -333,7 +333,7 @@ class TaskSettings:
 
     ``sources`` are inputs that only the placement needs, ``inputs`` the code's inputs that its resources read.
     ``ignored`` names settings without a meaning on one machine. ``timeout`` is seconds. ``config`` is the value of a
-    ``dsl.TaskConfig``. ``deferred`` holds the raw settings where some of them wait for values of the run.
+    ``dsl.TaskConfig``. ``deferred`` has the raw settings if some wait for values of the run.
     """
 
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -364,7 +364,7 @@ def read_settings(
     deferred = {"resources": resources, "kubernetes": settings, "env": env} if sources or inputs else {}
     pod_resources, pod_settings = passed.of_pod(resources, settings)
     requests, limits = read_resources(_without_inputs(pod_resources))
-    constraints = _constraints(_without_references(pod_settings))  # also where deferred: errors come before the run
+    constraints = _constraints(_without_references(pod_settings))  # also where deferred: for errors before the run
     metadata = settings.get("podMetadata") or {}
     seconds = float(settings.get("activeDeadlineSeconds") or 0)
     return TaskSettings(
@@ -392,7 +392,7 @@ def _constraints(kubernetes: Mapping[str, Any]) -> Constraints:
 
 
 def _check_kinds(kubernetes: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for a setting of the wrong kind, before the run: deferred settings are read only during the run."""
+    """Raise ``ValueError`` for a setting of the wrong kind now: deferred settings are read only during the run."""
     for key, value in kubernetes.items():
         if key in _LISTS and not (
             isinstance(value, list | None) and all(isinstance(each, Mapping) for each in value or ())
@@ -422,7 +422,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def _is_ignored(key: str, settings: Mapping[str, Any]) -> bool:
-    """Whether a setting has no meaning on one machine: pod labels and annotations have one only where the code reads them."""
+    """Whether a setting has no meaning on one machine: pod labels and annotations matter only if the code reads them."""
     if key != "podMetadata":
         return key not in _SUPPORTED
     field_paths = " ".join(str(entry.get("fieldPath")) for entry in settings.get("fieldPathAsEnv") or ())

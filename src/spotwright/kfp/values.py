@@ -51,12 +51,12 @@ KINDS: Mapping[str, str] = {
 }
 """Every supported parameter type, with its name in messages."""
 
-_WHOLE_LIMIT = 10**21  # from here on Go's JSON writes an exponent, which reads back as a float
+_WHOLE_LIMIT = 10**21  # from here Go's JSON writes an exponent, which reads back as a float
 _HTML_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}  # Go's json.Marshal escapes them
 
 
 def whole_numbers(value: Any) -> Any:
-    """Convert whole floats inside lists and mappings to ints, as they are after a way through the backend.
+    """Convert whole floats inside lists and mappings to ints, as after a trip through the backend.
 
     The keys of mappings are sorted, as in Go's JSON of a protobuf ``Struct`` (``protojson``).
     """
@@ -176,13 +176,13 @@ _FOLDERS = {"gs://": "/gcs", "s3://": "/s3", "minio://": "/minio"}
 """The folder of each kind of address."""
 
 CLUSTER_ONLY = ("oci://", "huggingface://")
-"""Addresses that only a pod can reach: from a container beside it (models in images) or through its launcher."""
+"""Addresses that only a pod can reach, by a sidecar (models in images) or its launcher."""
 
 
 RELATIVE = (
     "is a relative path, which names no file in a pod: write an absolute path or an address such as gs://BUCKET/FILE"
 )
-"""Why a relative path cannot be imported, with the ways out."""
+"""Why a relative path cannot be imported, with remedies."""
 
 
 def is_relative(uri: str) -> bool:
@@ -191,7 +191,7 @@ def is_relative(uri: str) -> bool:
 
 
 def path_of(uri: str) -> str:
-    """The path of an artifact by its address; any other address is its own path, as in the SDK."""
+    """The path of an artifact; an unknown kind of address is its own path, as in the SDK."""
     for scheme, folder in _FOLDERS.items():
         if uri.startswith(scheme):
             return f"{folder}/{uri.removeprefix(scheme)}"
@@ -211,8 +211,8 @@ def run_id(context: TaskContext) -> str:
 def context_text(context: TaskContext, placeholder: str) -> str | None:
     """The text of a placeholder of the run or the task, by its name without braces; ``None`` for another name.
 
-    A run has one name here; on a cluster the first of these is its display name and the second that of its workflow. Another
-    attempt of a task has the same id, because the driver makes it before the first.
+    A run has one name here; on a cluster the first of these is its display name and the second its workflow's. All attempts of
+    a task share an id, because the driver makes it before the first.
     """
     match placeholder:
         case "pipeline_job_name" | "pipeline_job_resource_name":

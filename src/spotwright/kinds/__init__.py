@@ -1,1 +1,1 @@
-"""Kinds of workload: where the pods of each are, how an object of it is placed, and what an interruption does to it."""
+"""Kinds of workload: where each has its pods, how it is placed, and what an interruption does to it."""

@@ -1,10 +1,9 @@
 """Argo's kinds: Workflow, WorkflowTemplate, ClusterWorkflowTemplate and CronWorkflow.
 
-Each template that has pods is placed at the template. A field of the workflow would also affect pods that are not placed:
-pods of templates in other objects, and of the agent that makes HTTP requests. The fields of a template hide those that it
-inherits, so it gets both the inherited values and the additions. Daemons, exit handlers and pods that run only Argo's own code
-stay on on-demand. A workflow whose templates are all in another object (``workflowTemplateRef``) is placed through fields of
-its own ``spec``.
+Each template with pods is placed at the template. A field of the workflow would also affect pods that are not placed: those of
+templates in other objects, and the agent's for HTTP requests. A template's fields hide inherited ones, so it gets both the
+inherited values and the additions. Daemons, exit handlers and pods that run only Argo's own code stay on on-demand. A workflow
+with all templates in another object (``workflowTemplateRef``) is placed through fields of its own ``spec``.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ _SPEC: Path = ("spec",)
 
 
 def place_by_reference(ctx: PlaceContext, spec: Path) -> None:
-    """Place a workflow that takes its templates from another object, as far as its own fields can."""
+    """Place a workflow with the templates of another object, through its own fields."""
     at = (*spec, "workflowTemplateRef")
     reference = ctx.editor.get(at)
     kind = "ClusterWorkflowTemplate" if reference.get("clusterScope") else "WorkflowTemplate"
@@ -191,7 +190,7 @@ def place_by_reference(ctx: PlaceContext, spec: Path) -> None:
 
 
 def _overridden(ctx: PlaceContext, other: PlaceContext, spec: Path, all_templates: Sequence[Template]) -> str:
-    """What placed templates override of the workflow, and the remedy, in words that end a message, or empty."""
+    """The end of a message: the workflow's fields that placed templates override, and the remedy; or empty."""
     given = [name for name in _SCHEDULING if ctx.editor.get((*spec, name))]
     for template in all_templates:
         own, theirs = (one.policy(f"{one.name}/{template.name}".lower()) for one in (ctx, other))
@@ -247,7 +246,7 @@ def _write(
     fields |= _deadline(ctx, spec, other, all_placed, is_placed_too=ctx.is_input(source))
     if fields:
         own = ctx.editor.get((*spec, "podSpecPatch"))
-        hidden = {} if own else read_patch(other, (*_SPEC, "podSpecPatch"))  # a patch of the workflow replaces that one
+        hidden = {} if own else read_patch(other, (*_SPEC, "podSpecPatch"))  # the workflow's patch replaces it
         add_to_patch(ctx, (*spec, "podSpecPatch"), {**fields, **hidden})
     sentence = _workflow_retries(ctx, spec, other, source, placed)
     for template, decisions in zip(templates(other.editor.get, _SPEC), all_placed, strict=True):
@@ -265,7 +264,7 @@ def _write(
 def _deadline(
     ctx: PlaceContext, spec: Path, other: PlaceContext, all_placed: Sequence[Placed], *, is_placed_too: bool
 ) -> dict[str, int]:
-    """The field with which the workflow's patch bounds each of its pods; empty if the templates have deadlines, or get them.
+    """The field by which the workflow's patch bounds each pod; empty if the templates have or get deadlines.
 
     One patch applies to every pod, so policies with different timeouts get none.
     """
@@ -284,7 +283,7 @@ def _deadline(
 
 
 def _workflow_retries(ctx: PlaceContext, spec: Path, other: PlaceContext, source: Document, placed: Placed) -> str:
-    """Write a retry strategy for the workflow if it has no DAGs, which it would repeat as a whole; returns what happens."""
+    """Write a retry strategy for the workflow if it has no DAGs (they would be repeated whole); returns the effect."""
     get, at = other.editor.get, (*spec, "retryStrategy")
     if any(strategy_at(get, _SPEC, template.path) for template in templates(get, _SPEC)):
         return "the retry strategies of its templates decide"
@@ -310,7 +309,7 @@ _LOST_TEMPLATE = "Error, 'failed to get a template' (argo-workflows#15051, seen 
 _KEEPS_INLINE: Mapping[tuple[int, int], int] = {(3, 7): 14, (4, 0): 5}
 """The first patch level of each version that keeps an inline template with retries."""
 _RUN = "{{workflow.name}}"
-_NODE = "{{=sprig.trunc(12, sprig.sha256sum(node.name))}}"  # equal for all attempts of an item of a loop; the name of a folder
+_NODE = "{{=sprig.trunc(12, sprig.sha256sum(node.name))}}"  # a folder's name, equal for all attempts of a loop's item
 
 
 def _place_workflow(ctx: PlaceContext, *above: str) -> None:
@@ -386,13 +385,13 @@ def _effective(ctx: PlaceContext, spec: Path, template: Template) -> dict[str, A
 
 
 def _patches(ctx: PlaceContext, spec: Path, template: Template) -> tuple[Path, Path]:
-    """The patches of a template's pods, in order: the workflow's, then its own or else that of the defaults."""
+    """The patches of a template's pods, in order: the workflow's, then the template's, else the defaults'."""
     own = (*template.path, "podSpecPatch")
     return (*spec, "podSpecPatch"), own if ctx.editor.get(own) else (*spec, "templateDefaults", "podSpecPatch")
 
 
 def _retries(ctx: PlaceContext, spec: Path, template: Template, placed: Placed) -> Retries:
-    """Write the retries of the user's code; Argo's own pods and daemons keep theirs."""
+    """Write the retries of the user's code; Argo's pods and daemons keep theirs."""
     report = placed.report
     report.mechanism = _ARGO
     report.anchor("template", ctx.editor, template.path)
@@ -431,10 +430,10 @@ def _warn_of_hanging(ctx: PlaceContext, spec: Path, template: Template, placed: 
 
 
 def _loses_inline_retries(ctx: PlaceContext, template: Template) -> bool:
-    """Whether Argo loses this template when it retries it, even where the first attempt succeeds.
+    """Whether Argo loses this template with retries, even if the first attempt succeeds.
 
-    Releases from 3.7.1 and 4.0.0 on do so, up to :data:`_KEEPS_INLINE`. Without a patch level in ``target.argo`` the
-    worse is assumed. Source: argo-workflows#15051; the changes #14576, #16009 and #16007, and the tags that contain them.
+    Releases from 3.7.1 and 4.0.0 do, up to :data:`_KEEPS_INLINE`. Without a patch level in ``target.argo`` the worse is
+    assumed. Source: argo-workflows#15051; the changes #14576, #16009 and #16007, and the tags that contain them.
     """
     patch, version = argo_patch(ctx), argo_version(ctx.config)
     if template.path[-1] != "inline" or version not in _KEEPS_INLINE:
@@ -443,7 +442,7 @@ def _loses_inline_retries(ctx: PlaceContext, template: Template) -> bool:
 
 
 def _inline_advice(ctx: PlaceContext) -> str:
-    """The ways out for an inline template that Argo loses."""
+    """The remedies for an inline template that Argo loses."""
     if argo_patch(ctx) is not None:
         return "move it to templates"
     major, minor = argo_version(ctx.config)
@@ -489,7 +488,7 @@ def _refuse_patched(ctx: PlaceContext, spec: Path, template: Template, name: str
 def _falls_back(
     ctx: PlaceContext, template: Template, placed: Placed, retries: Retries, pod: Mapping[str, Any]
 ) -> bool:
-    """Whether later attempts can be sent to on-demand."""
+    """Whether later attempts can fall back to on-demand."""
     both = {rung.spot for rung in placed.ladder.rungs} == {True, False}
     if placed.policy.spot is not Spot.PREFER or not both or not retries.is_retried or not ctx.writes(Group.PLACEMENT):
         return False
@@ -511,7 +510,7 @@ def _falls_back(
 
 
 def _report_lost_nodes(ctx: PlaceContext, spec: Path, placed: Placed) -> None:
-    """Report that Argo counts no lost node: while the pod's results are incomplete, it makes the same attempt again."""
+    """Report that Argo does not count lost nodes: it recreates the same attempt while the pod's results are incomplete."""
     source = "seen on Argo 3.7.3 and 4.0.5"
     version = argo_version(ctx.config)
     if version not in ((3, 7), (4, 0)):
@@ -539,7 +538,7 @@ def _place_manifest(ctx: PlaceContext, template: Template) -> None:
 
 
 def _report_outer_retries(ctx: PlaceContext, spec: Path) -> None:
-    """Report retries of templates without pods: each of them starts all steps again, with all their retries (seen on 3.7.3)."""
+    """Report retries of templates without pods: each repeats all steps with all their retries (seen on 3.7.3)."""
     for caller in dict.fromkeys(call.caller for call in walk_calls(ctx.editor.get, spec)):
         strategy = ctx.editor.get((*caller, "retryStrategy"))
         if isinstance(strategy, dict):
@@ -551,7 +550,7 @@ def _report_outer_retries(ctx: PlaceContext, spec: Path) -> None:
 
 
 def _report_references(ctx: PlaceContext, spec: Path) -> None:
-    """Report references to templates of other objects that were not given; they are placed in those objects."""
+    """Report references to templates of objects that were not given, which have to be placed there."""
     for call in walk_calls(ctx.editor.get, spec):
         reference = call.step.get("templateRef")
         if not isinstance(reference, dict):
@@ -573,7 +572,7 @@ _INSIDE = ("dag", "dag.tasks.*", "steps.*.*", "container", "script", "containerS
 
 
 def _retry_fields(top: str) -> RetryFields:
-    """What a workflow at this path retries. Source: the custom resource definitions of argo-workflows v3.7 and v4.0."""
+    """The retry fields of a workflow at this path. Source: the custom resource definitions of argo-workflows v3.7 and v4.0."""
     above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": ()}
     levels = (top, f"{top}.templateDefaults", f"{top}.templates.*")
     own = dict.fromkeys(levels, ("retryStrategy",))
@@ -590,7 +589,7 @@ _STEPS = (_ARGO, _ARGO_OWN, _ARGO_INLINE)
 
 
 def _is_of_others(spec: Any) -> bool:
-    """Whether a workflow takes its templates from another object, so that its own fields hold for their pods."""
+    """Whether another object has the workflow's templates, so that its own fields apply to their pods."""
     return isinstance(spec, dict) and spec.get("workflowTemplateRef") is not None
 
 
@@ -624,7 +623,7 @@ def _manifests(data: Mapping[str, Any], _others: Others, *, spec: tuple[str, ...
 def _kind(
     name: str, *, spec: str = "spec", place: PlaceObject = _place_workflow, is_run: bool = True, **more: Any
 ) -> Kind:
-    """The record of a kind. ``spec`` is the path of its workflow; ``is_run``: it refers to templates, and its steps run."""
+    """The record of a kind. ``spec`` is the path of its workflow; ``is_run``: it refers to templates and is executed."""
     return Kind(
         group="argoproj.io",
         name=name,

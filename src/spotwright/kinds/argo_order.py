@@ -1,7 +1,6 @@
-"""In what order the steps of a workflow run, and how many pods of each template there are at one time.
+"""The order of a workflow's steps, and the most pods of each template at one time.
 
-Anybody may write a workflow whose templates call each other in more ways than can be counted, so the work is bounded: beyond the
-bounds there is no answer.
+Templates may call each other in more ways than can be counted, so the work is bounded: beyond the bounds the order is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from spotwright.placing.retries import whole_number
 __all__ = ["order_of_steps"]
 
 
-_MOST_VISITS = 1024  # of the templates of a workflow, and the templates that they call; beyond, no answer
+_MOST_VISITS = 1024  # of a workflow's templates and their callees; beyond, unknown
 _DEEPEST = 100  # templates that call each other
 _DIGITS = 9  # of a number of steps
 
@@ -101,7 +100,7 @@ class _Calls:
         return [(calls[name], path) for name, path in paths.items()]
 
     def _stays(self, step: Mapping[str, Any]) -> bool:
-        """Whether a step goes on as a daemon while later ones run."""
+        """Whether a step continues as a daemon while later ones run."""
         called = self._named.get(str(step.get("template")))
         template = step.get("inline") if called is None else value_at(self._data, called)
         return value_at(template, ("daemon",)) is True
@@ -118,7 +117,7 @@ def _needed(task: Mapping[str, Any]) -> list[str]:
 
 
 def _needed_for(targets: Iterable[str], after: Mapping[str, Sequence[str]]) -> list[str]:
-    """The tasks without which the targets of a DAG do not end, in the order of the DAG; the others never run."""
+    """The tasks that the targets of a DAG need, in the order of the DAG; the others never run."""
     needed, waiting = set[str](), [*targets]
     while waiting:
         name = waiting.pop()
@@ -133,7 +132,7 @@ _OF_ITEM = re.compile(r"\{\{[^{}]*(?<![\w.-])item(?![\w-])")
 
 
 def _times(step: Any) -> int | None:
-    """How often a step runs at one time; ``None`` if only the run decides its items, or for which of them it runs."""
+    """The parallel runs of a step; ``None`` if only the run decides its items or their conditions."""
     items, sequence = value_at(step, ("withItems",)), value_at(step, ("withSequence",))
     if value_at(step, ("withParam",)) is not None or _OF_ITEM.search(str(value_at(step, ("when",)))):
         return None
@@ -148,7 +147,7 @@ def _times(step: Any) -> int | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A number of a sequence, which may be a text; ``None`` for a placeholder, and for more than a workflow can have."""
+    """A number of a sequence, perhaps a string; ``None`` for a placeholder and for too large numbers."""
     if isinstance(value, str):
         return int(value) if value.isdecimal() and len(value) < _DIGITS else None
     number = whole_number(value)
@@ -156,9 +155,9 @@ def _whole(value: Any) -> int | None:
 
 
 def _with_locks(data: Mapping[str, Any], spec: Path, at: Path, run: Run) -> Run:
-    """A run of the template at a path, with the locks that it and those on the way to it wait for.
+    """A run of the template at a path, with the locks of the template and its callers.
 
-    A template with a mutex is there once at a time. How many may have a semaphore, another object says. Source: argo-workflows,
+    A template with a mutex runs once at a time. A semaphore's limit is in another object. Source: argo-workflows,
     ``docs/synchronization.md``, "Template-level".
     """
     defaults = value_at(data, (*spec, "templateDefaults", "synchronization"))
@@ -186,7 +185,7 @@ def _locks(synchronization: Mapping[str, Any]) -> set[str]:
 
 
 def order_of_steps(data: Mapping[str, Any], *, spec: tuple[str, ...]) -> Order:
-    """The runs of the templates of a workflow; not known where it calls itself or leaves the limit to the run."""
+    """The runs of a workflow's templates; unknown if it calls itself or the run sets the limit."""
     given = value_at(data, (*spec, "parallelism"))
     limit, calls = whole_number(given), _Calls(data, spec)
     if not calls.is_known or (given is not None and limit is None):

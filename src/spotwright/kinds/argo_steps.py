@@ -1,13 +1,13 @@
 """The templates of a workflow: which have pods, who calls them, which fields they inherit, and how their fields are written.
 
 A template's tolerations, affinity and node selector each replace the fields of the template that calls it (its boundary, since
-Argo 3.6), and those replace the workflow's. ``templateDefaults`` are merged into every template before. Source:
+Argo 3.6), which replace the workflow's. ``templateDefaults`` are first merged into every template. Source:
 argo-workflows, ``workflow/controller/workflowpod.go`` (addSchedulingConstraints), ``operator.go`` (mergedTemplateDefaultsInto),
 read at v3.5.11, v3.6.5 and v3.7.1.
 
 ``retryStrategy`` has one count for all endings, and an expression that distinguishes interruptions from errors. The policy's
-``timeout`` becomes ``activeDeadlineSeconds``, which bounds each pod of a template's retries by itself. ``podSpecPatch``, a
-text with a patch of the pod spec, holds the fields that Argo does not have.
+``timeout`` becomes ``activeDeadlineSeconds``, which bounds each pod of a template's retries separately. ``podSpecPatch``, a
+patch of the pod spec in a string, holds the fields that Argo lacks.
 """
 
 from __future__ import annotations
@@ -125,16 +125,16 @@ Get: TypeAlias = Callable[[Path], Any]
 
 
 TEMPLATES = ("templates.*", "templates.*.steps.*.*.inline", "templates.*.dag.tasks.*.inline")
-"""Where the templates of a workflow stand, below its ``spec``: those with a name, and those inside of a step or a task."""
+"""The paths of a workflow's templates below its ``spec``: named ones, and those inside a step or a task."""
 
 
 def has_pods(template: Any) -> bool:
-    """Whether a template has pods, of the user's code or of Argo's own, and does not only call others."""
+    """Whether a template has pods, the user's or Argo's, and does not only call others."""
     return _kind_of(template) != ""
 
 
 def sends_object(resource: Any) -> bool:
-    """Whether the ``resource`` of a template sends its manifest, a text, to the API server as a whole object."""
+    """Whether a template's ``resource`` sends its manifest, a string, to the API server as a whole object."""
     is_given = isinstance(resource, dict) and isinstance(resource.get("manifest"), str)
     return is_given and resource.get("action") in _SENDS
 
@@ -152,7 +152,7 @@ class Template:
 
     @property
     def runs_code(self) -> bool:
-        """Whether its pods run code of the user, not only Argo's own."""
+        """Whether its pods run the user's code, not only Argo's."""
         return self.kind in _RUNS_CODE
 
 
@@ -166,7 +166,7 @@ class _Call:
 
 
 def argo_version(config: Config) -> tuple[int, int]:
-    """The version of Argo for which the manifests are: ``target.argo``, else the newest known."""
+    """The manifests' version of Argo: ``target.argo``, else the newest known."""
     parts = str(config.target.get("argo", "")).removeprefix("v").split(".")
     if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit():
         return int(parts[0]), int(parts[1])
@@ -244,7 +244,7 @@ def _reason(get: Get, path: Path, kind: str) -> str:
 
 
 def _exit_handlers(get: Get, spec: Path) -> set[str]:
-    """The names of the templates that exit handlers and lifecycle hooks run, and of all templates that those call."""
+    """The names of the templates that exit handlers and lifecycle hooks run, with all their callees."""
     callees: dict[str, set[str]] = {}
     begin = {str(get((*spec, "onExit")))} | hooked(get((*spec, "hooks")))
     for call in walk_calls(get, spec):
@@ -275,8 +275,8 @@ def effective(
 ) -> PodLevels:
     """The pod that Argo will create for a template of the workflow at ``spec``, without its own additions.
 
-    Callers may pass down different affinities, of which the template can have only one: ``refuse`` is called with the paths of
-    two, and the first one counts.
+    Callers may pass down different affinities, but the template can have only one: ``refuse`` gets the paths of two, and the
+    first one counts.
     """
     parts = {
         "tolerations": _tolerations(get, spec, template, version),
@@ -307,7 +307,7 @@ def _metadata(get: Get, spec: Path, template: Template) -> Any:
 
 
 def _callers(get: Get, spec: Path, template: Template, version: tuple[int, int], name: str) -> list[Path]:
-    """The levels that pass a field down to a template that does not set it, callers before the workflow; none before 3.6."""
+    """The levels from which a template inherits an unset field, callers before the workflow; empty before 3.6."""
     if version < (3, 6) or not template.callers:
         return []
     levels = [path if get((*path, name)) else spec for path in template.callers]
@@ -317,7 +317,7 @@ def _callers(get: Get, spec: Path, template: Template, version: tuple[int, int],
 def _tolerations(
     get: Get, spec: Path, template: Template, version: tuple[int, int]
 ) -> tuple[list[Any], dict[Path, Path]]:
-    """The tolerations of a template and of the defaults, merged by their key; without any, from all that pass some down."""
+    """The tolerations of a template and the defaults, merged by key; without any, those of all levels that pass some down."""
 
     def listed(level: Path) -> list[tuple[Any, Path]]:
         path = (*level, "tolerations")
@@ -338,7 +338,7 @@ def _tolerations(
 def _selector(
     get: Get, spec: Path, template: Template, version: tuple[int, int]
 ) -> tuple[dict[str, Any], dict[Path, Path]]:
-    """The node selector of a template over that of the defaults; without any, what all that pass one down have in common."""
+    """The node selector of a template over the defaults'; without any, the common part of all that are passed down."""
 
     def of(level: Path) -> dict[str, tuple[Any, Path]]:
         path = (*level, "nodeSelector")
@@ -357,7 +357,7 @@ def _selector(
 def _affinity(
     get: Get, spec: Path, template: Template, version: tuple[int, int], refuse: Callable[[Path, Path], None]
 ) -> tuple[Any, dict[Path, Path]]:
-    """The affinity of a template merged into that of the defaults; without any, that which its callers pass down."""
+    """The affinity of a template merged into the defaults'; without any, the one that its callers pass down."""
     own, defaults = ((*level, "affinity") for level in (template.path, (*spec, "templateDefaults")))
     if value := strategic(get(defaults) or {}, get(own) or {}):
         return value, {("affinity",): own if get(own) else defaults}
@@ -369,7 +369,7 @@ def _affinity(
 
 
 def _containers(get: Get, spec: Path, template: Template) -> list[Any]:
-    """The containers of the pod: the user's code first, then sidecars. Argo calls the one of a simple template ``main``."""
+    """The containers of the pod: the user's code first, then sidecars. Argo names a simple template's ``main``."""
     defaults = get((*spec, "templateDefaults", template.kind)) or {}
     if template.kind in _RUNS_ARGO:
         return []
@@ -394,7 +394,7 @@ def _length(get: Get, path: Path) -> int:
 
 
 def strategy_at(get: Get, spec: Path, template: Path) -> Path | None:
-    """The retry strategy in force for a template: its own, that of the defaults, or that of the workflow; ``None`` without."""
+    """The retry strategy in force for a template: its own, the defaults' or the workflow's; ``None`` without one."""
     paths = ((*level, "retryStrategy") for level in (template, (*spec, "templateDefaults"), spec))
     return next((path for path in paths if get(path) is not None), None)
 
@@ -414,14 +414,14 @@ _EFFECTS = {
     "OnError": "OnError does not retry it after a drain, which ends as Failed with exit code 143 (seen on Argo 4.0.5)",
     "OnFailure": "OnFailure retries it after a drain, but not where Argo records 'pod deleted' (seen on Argo 3.7.3)",
 }
-"""What each ``retryPolicy`` does after a drain or a delete; of the latter it is a race which of the two records Argo makes."""
+"""The effect of each ``retryPolicy`` after a drain or a delete; after a delete it is a race which of the two Argo records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """The retries in force: whether there are any, how many at most (``None``: unknown), and a sentence for the report.
+    """The retries in force: whether there are any, their limit (``None``: unknown), and a sentence for the report.
 
-    ``own_at``: the path of what has the user's own ``retryStrategy``, if that stays.
+    ``own_at``: the path of the level with the user's own ``retryStrategy``, if that stays.
     """
 
     is_retried: bool
@@ -431,10 +431,9 @@ class Retries:
 
 
 def own_retries(ctx: PlaceContext, spec: Path, template: Path) -> OwnRetries | None:
-    """The retries of a template's strategy; ``None`` without one, for Argo never retries by default.
+    """The retries of a template's strategy; ``None`` without one: Argo does not retry by default.
 
-    A strategy without a limit retries without a bound. A limit that is a parameter is not known, and counts in the same way:
-    Argo alone holds it.
+    A strategy without a limit is unlimited. A limit that is a parameter is unknown here and counts as unlimited too.
     """
     own = strategy_at(ctx.editor.get, spec, template)
     if own is None:
@@ -479,7 +478,7 @@ _COUNT = re.compile("[0-9]{1,9}")  # of tries: Python refuses to read thousands 
 
 
 def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
-    """Keep the user's own strategy and report what an interruption does with it."""
+    """Keep the user's own strategy and report an interruption's effect under it."""
     strategy = ctx.editor.get(path)
     if ctx.options.has_webhook and argo_version(ctx.config) >= _EXPRESSIONS:
         strategy = _end_at_refusals(ctx, path, strategy)
@@ -501,7 +500,7 @@ def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
 
 
 def _end_at_refusals(ctx: PlaceContext, path: Path, strategy: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Let the user's own strategy retry no refusal; returns it as it is then."""
+    """Exclude refusals from the user's own retries; returns the changed strategy."""
     own = strategy.get("expression")
     if own is None:
         ctx.editor.add((*path, "expression"), _NOT_REFUSED)
@@ -553,9 +552,9 @@ def _expression(ctx: PlaceContext, at: Path, policy: Policy) -> str:
 
 
 def _backoff(ctx: PlaceContext, at: Path, wait: Backoff, limit: int, level: Level) -> dict[str, Any]:
-    """The backoff: Argo's factor is a whole number, and only 3.7 and later have a ceiling; before, the factor is smaller.
+    """The backoff: Argo's factor is a whole number, and only 3.7 and later have a cap; before, the factor is smaller.
 
-    ``level``: that of the finding about another factor.
+    ``level``: severity of the finding about a changed factor.
     """
     factor = max(1, round(wait.factor))
     backoff = {"duration": _duration(wait.first)}
@@ -603,9 +602,9 @@ def _patches(text: str, file: str) -> Sequence[Document]:
 
 
 def add_to_patch(ctx: PlaceContext, path: Path, fields: Mapping[str, Any], default: Path | None = None) -> None:
-    """Add fields to the patch at ``path``, which has none of them yet.
+    """Add fields to the patch at ``path``, which lacks them.
 
-    Without a patch, the one at ``default`` applies. The new patch hides it, so it gets the default's fields too.
+    Without a patch, the one at ``default`` applies. The new patch hides it, so it repeats the default's fields.
     """
     own = _parsed(ctx, path)
     document = own or (_parsed(ctx, default) if default is not None else None)
@@ -642,7 +641,7 @@ def _above(document: Document, fields: Mapping[str, Any]) -> Splice:
 def from_attempt(attempt: int, affinity: Any, conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The affinity of a patch that adds ``conditions`` to ``affinity`` from an attempt on, counted from 0.
 
-    A patch replaces all terms of the affinity, so it contains the existing ones too.
+    A patch replaces all terms of the affinity, so it repeats the existing ones.
     """
 
     def choose(early: str, late: str) -> str:
@@ -709,7 +708,7 @@ def anchor_given_deadline(ctx: PlaceContext, template: Template, placed: Placed,
 def _report_own(
     ctx: PlaceContext, template: Template, path: Path, in_force: object, wanted: int, advice: str = ""
 ) -> None:
-    """Warn of a deadline of the user that is not the policy's timeout."""
+    """Warn of a user's deadline that differs from the policy's timeout."""
     if str(in_force) != str(wanted):
         text = f"{_FIELD} {in_force} stays; the policy allows {seconds_text(wanted)}{advice}"
         ctx.add_finding(Level.WARNING, path, f"{template.name}: {text}")

@@ -1,4 +1,4 @@
-"""Dask's kinds, which are not placed: where their pods are. Source: dask/dask-kubernetes, ``dask_kubernetes/operator``."""
+"""Dask's kinds, which are not placed: the places of their pods. Source: dask/dask-kubernetes, ``dask_kubernetes/operator``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kubernetes' own kinds that run to an end: Pod, Job and CronJob.
+"""Kubernetes' kinds that run to completion: Pod, Job and CronJob.
 
-The failure policy of a Job says that an interruption does not count as a failure of the code, bounds the retries, and makes
-the exit code of a refused pod final; a JobSet takes the last from here.
+The failure policy of a Job does not count interruptions as failures of the code, bounds the retries, and makes a refused pod's
+exit code final; JobSets use the last too.
 """
 
 from __future__ import annotations
@@ -134,29 +134,29 @@ _JOB_FAILS = Mechanism(
 
 
 DISRUPTION_CONDITION: Mapping[str, str] = {"type": "DisruptionTarget", "status": "True"}
-"""The condition of a pod that its own code did not end: its node was interrupted, drained or shut down, or it was preempted.
+"""The condition of a disrupted pod: its node was interrupted, drained or shut down, or it was preempted.
 
 ``status`` is optional only from Kubernetes 1.35 on.
 """
 
 KILLED = (137, 143)
-"""The exit codes of a container that SIGKILL or SIGTERM ended: perhaps an interruption that left no condition."""
+"""The exit codes after SIGKILL and SIGTERM: perhaps an interruption that left no condition."""
 
 INTERRUPTED_CODES = (*KILLED, 255)
-"""The exit codes that an interruption may leave without a condition: :data:`KILLED`, and the code of a lost container.
+"""The exit codes of interruptions without a condition: :data:`KILLED`, and the code of a lost container.
 
-A kubelet that starts again after its node has lost power finds the containers gone, and writes 255 with the reason ``Unknown``
-(Kubernetes 1.35.4 with containerd). A program may end with 255 as well.
+A kubelet that restarts after its node lost power finds the containers gone and writes 255 with the reason ``Unknown``
+(Kubernetes 1.35.4 with containerd). Programs may exit with 255 too.
 """
 
 REFUSED = 86
-"""The exit code of a pod that is refused, because a budget of its task is spent."""
+"""The exit code of a pod that is refused because a budget of its task is spent."""
 
 REPLACEMENT_ANNOTATION = "spotwright.dev/replacement"
-"""The annotation, with the value ``Failed``, of pods whose Job waits by its author's own fields until a pod has failed.
+"""The annotation (``Failed``) of pods whose Job, by its author's fields, replaces only failed pods.
 
-Beside a ``podFailurePolicy`` the API server takes ``podReplacementPolicy: Failed`` alone. Since Kubernetes 1.31 a Job is Complete
-only when its pod on a silent node is gone as well.
+Beside a ``podFailurePolicy`` the API server accepts only ``podReplacementPolicy: Failed``. Since Kubernetes 1.31 a Job is
+Complete only once its pod on an unreachable node is gone too.
 """
 
 _MAX_RULES = 20
@@ -208,7 +208,7 @@ def _place_spec(ctx: PlaceContext, at: Path, role: Role) -> Placed:
 
 
 def _settle_on_demand(job: _JobSpec) -> None:
-    """Write the budget for errors of a Job on on-demand, if the user set one: without it, the 6 retries of Kubernetes hold."""
+    """Write the error budget of a Job on on-demand, if the user set one; otherwise Kubernetes' 6 retries apply."""
     policy = job.placed.policy
     if policy.spot is not None and _sets_errors(job.placed):
         _settle_limit(job, _limit(job) if _is_refused(job) else policy.retries, "drained pods count there too")
@@ -234,10 +234,10 @@ def add_disruption_rule(ctx: PlaceContext, at: Path, action: str, *others: Mappi
 
 
 def _settle_failures(job: _JobSpec) -> str:
-    """Write the failure policy; returns what an interruption does then.
+    """Write the failure policy; returns the effect of an interruption.
 
-    A rule of the user's on exit codes may fail the Job at the code of an interrupted pod, so ours comes before it. Another one
-    may ignore that code: then ours ignores interruptions too, so that none counts that did not count before.
+    A user's rule on exit codes may fail the Job at an interrupted pod's code, so ours precedes it. If it ignores that code,
+    ours ignores interruptions too, so that they stay uncounted.
     """
     never = _settle_required(job, "Never", "template", "spec", "restartPolicy")
     own_rule = find_disruption_rule(job.ctx, job.at)
@@ -265,19 +265,19 @@ def own_actions(ctx: PlaceContext, at: Path) -> set[str]:
 
 
 def _is_refusal(rule: Any) -> bool:
-    """Whether a rule is ours, from a placement before: it matches no interruption, so none has to stand before it."""
+    """Whether a rule is ours, from an earlier placement: it matches no interruption, so no rule has to precede it."""
     return isinstance(rule, dict) and rule.get("onExitCodes") == {"operator": "In", "values": [REFUSED]}
 
 
 def is_own_rule(rule: Any) -> bool:
-    """Whether a rule of a ``podFailurePolicy`` is one that placement writes: at a refusal, or for interrupted pods."""
+    """Whether placement writes this rule of a ``podFailurePolicy``: for refusals or for interrupted pods."""
     return _is_refusal(rule) or (isinstance(rule, dict) and rule.get("onPodConditions") == [DISRUPTION_CONDITION])
 
 
 def waits_for_failed_pods(ctx: PlaceContext, at: Path) -> bool:
-    """Whether the author of the Job spec at a path lets it replace no pod that has not failed; asked before it is placed.
+    """Whether the author's Job spec at a path replaces only failed pods; ask before it is placed.
 
-    A ``podFailurePolicy`` has this effect too. Pods that carry a policy were placed before, and the rules may be ours.
+    A ``podFailurePolicy`` has this effect too. Pods with a policy were placed before, and the rules may be ours.
     """
     annotations = ctx.editor.get((*at, "template", "metadata", "annotations")) or {}
     own = ctx.editor.get((*at, "podReplacementPolicy")) == "Failed" or ctx.editor.get(
@@ -287,14 +287,14 @@ def waits_for_failed_pods(ctx: PlaceContext, at: Path) -> bool:
 
 
 def write_replacement(ctx: PlaceContext, at: Path) -> None:
-    """Note on the pods of a placed Job spec that it waits until a pod has failed, as its author wants."""
+    """Annotate the pods of a placed Job spec whose author wants only failed pods replaced."""
     path = (*at, "template", "metadata", "annotations", REPLACEMENT_ANNOTATION)
     if ctx.writes(Group.PLACEMENT) and ctx.editor.get(path) is None:
         ctx.editor.add(path, "Failed")
 
 
 def _keep(job: _JobSpec, index: int, action: str) -> str:
-    """Keep the user's own rule for interrupted pods unless ``--replace-retries`` is given; returns what it does."""
+    """Keep the user's own rule for interrupted pods unless ``--replace-retries`` is given; returns its effect."""
     path = (*job.at, "podFailurePolicy", "rules", index, "action")
     unbounded = action == "Ignore" and not _has_bound(job)
     if job.ctx.options.replace_retries and not unbounded and _replaces_failed_pods(job):
@@ -341,7 +341,7 @@ def _settle_required(job: _JobSpec, required: str, *steps: str) -> bool:
 
 
 def _how_to_replace(job: _JobSpec) -> str:
-    """What the user can do so that a retry field of theirs is replaced."""
+    """The remedy by which the user's retry field is replaced."""
     if not job.ctx.options.replace_retries or _has_bound(job):
         return "--replace-retries"
     return f"--replace-retries changes it only with a bound: {_GIVE_BOUND}"
@@ -351,7 +351,7 @@ _GIVE_BOUND = "give the policy a timeout, or set activeDeadlineSeconds"
 
 
 def _replaces_failed_pods(job: _JobSpec) -> bool:
-    """Whether the Job waits until a pod has failed before it creates another, the default beside a podFailurePolicy."""
+    """Whether the Job replaces a pod only once it has failed, the default beside a podFailurePolicy."""
     return job.get("podReplacementPolicy") is None or _settle_required(job, "Failed", "podReplacementPolicy")
 
 
@@ -393,10 +393,10 @@ def _ignoring(job: _JobSpec, *, is_apart: bool = False) -> str:
 
 
 def _can_fail_errors(job: _JobSpec) -> bool:
-    """Whether a rule may end the Job at the first error, so that its limit counts interruptions alone.
+    """Whether a rule may end the Job at the first error, so that its limit counts only interruptions.
 
-    Not beside rules or a limit of the user. Not with parallel pods: where they work together, those that lost a peer end with
-    errors as well, and they are not the code's.
+    Not beside rules or a limit of the user. Not with parallel pods: if they work together, those that lost a peer end with
+    errors too, which are not the code's.
     """
     spec = job.get()
     own = value_at(spec, ("podFailurePolicy", "rules")) or any(
@@ -406,7 +406,7 @@ def _can_fail_errors(job: _JobSpec) -> bool:
 
 
 def _failing_errors(job: _JobSpec) -> str:
-    """Write rules that count interruptions and end the Job at any other error; returns what an interruption does."""
+    """Write rules that count interruptions and end the Job at any other error; returns the effect of an interruption."""
     job.placed.report.mechanism = _JOB_SEPARATES
     add_disruption_rule(job.ctx, job.at, "Count", _error_rule(job))
     limit, in_force = _settle_limit(job, _limit(job, is_apart=True), "")
@@ -430,14 +430,14 @@ def _error_rule(job: _JobSpec) -> dict[str, Any]:
 
 
 def _is_refused(job: _JobSpec) -> bool:
-    """Whether a webhook refuses the pod that would exceed a budget, which ends the Job; not where containers restart in place."""
+    """Whether a webhook refuses the pod that would exceed a budget and so ends the Job; not if containers restart in place."""
     return job.ctx.options.has_webhook and bool(job.get("template", "spec", "restartPolicy") == "Never")
 
 
 def _limit(job: _JobSpec, *, is_apart: bool = False) -> int:
-    """How many failures a Job needs that counts every cause: if pods are refused, the failures of each of its tasks.
+    """The failure limit of a Job that counts every cause; if pods are refused, the failures of each of its tasks.
 
-    It has no fewer than without us, unless errors are kept ``is_apart``.
+    Never fewer than without us, unless errors are kept apart (``is_apart``).
     """
     each = counted_endings(job.placed.policy, is_refused=_is_refused(job))
     if job.get("backoffLimit") is None and not is_apart:
@@ -481,7 +481,7 @@ def _settle_limit(job: _JobSpec, wanted: int, beside: str) -> tuple[str, Any]:
 
 
 def _has_index_limits(job: _JobSpec) -> bool:
-    """Whether each index gets its own limit: in an Indexed Job that has no limit of the user."""
+    """Whether each index gets its own limit: in an Indexed Job without a limit of the user."""
     return (
         job.get("completionMode") == "Indexed"
         and job.get("backoffLimit") is None
@@ -508,9 +508,9 @@ _SET_RULE = "spotwright_refused"
 
 
 def refuse_in_job_spec(ctx: PlaceContext, at: Path) -> bool:
-    """Let the Job spec at a path end at the exit code of a refusal; returns whether it does.
+    """Make the Job spec at a path end at a refusal's exit code; returns whether it can.
 
-    It cannot where pods are restarted in place, where they are replaced before they have failed, or beside 20 other rules.
+    It cannot if pods restart in place, are replaced before they have failed, or have 20 other rules.
     """
     rules = ctx.editor.get((*at, "podFailurePolicy", "rules")) or []
     if ctx.editor.get((*at, "template", "spec", "restartPolicy")) != "Never":
@@ -526,7 +526,7 @@ def refuse_in_job_spec(ctx: PlaceContext, at: Path) -> bool:
 
 
 def refuse_in_set(ctx: PlaceContext, at: Path) -> None:
-    """Let the JobSet spec at a path fail at a refusal in one of its jobs, before any other of its rules counts."""
+    """Make the JobSet spec at a path fail at a refusal in one of its jobs, before its other rules."""
     jobs = range(len(ctx.editor.get((*at, "replicatedJobs")) or ()))
     final = [refuse_in_job_spec(ctx, (*at, "replicatedJobs", index, "template", "spec")) for index in jobs]
     if any(final):
@@ -547,7 +547,7 @@ def _fails_at_refusal(rule: Any) -> bool:
 
 
 def put_first(ctx: PlaceContext, path: Path, rule: Mapping[str, Any]) -> None:
-    """Insert a rule before all others, also before those that were added since the object came."""
+    """Insert a rule before all others, including those added before."""
     present: Sequence[Any] = ctx.editor.get(path) or []
     if ctx.editor.document.get(path, None) is None and present:
         ctx.editor.replace(path, [rule, *present])
@@ -636,13 +636,13 @@ def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
 
 
 def _is_retried(placed: Placed) -> bool:
-    """Whether budgets of a policy end the Job: for a Job on on-demand only if its errors are set."""
+    """Whether a policy's budgets end the Job: on on-demand only if its errors are set."""
     policy = placed.policy
     return placed.on_spot or (policy.spot is not None and _sets_errors(placed))
 
 
 def _sets_errors(placed: Placed) -> bool:
-    """Whether a policy sets the budget for errors, and it is not the Job's own."""
+    """Whether a policy, not the Job itself, sets the budget for errors."""
     source = placed.policy.sources.get("errors.retries", BUILT_IN.source)
     return source not in (BUILT_IN.source, placed.report.own_retries)
 
@@ -675,11 +675,11 @@ POD_FAILURE_POLICY = {
 """All fields of a ``podFailurePolicy``. Source: Kubernetes API reference, JobSpec."""
 
 JOB_RETRIES = ("backoffLimit", "backoffLimitPerIndex", "podFailurePolicy")
-"""The fields of a Job spec that say what is retried."""
+"""The retry fields of a Job spec."""
 
 
 def _retries(top: str) -> RetryFields:
-    """What a Job spec at this path retries."""
+    """The retry fields of a Job spec at this path."""
     above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": (), "spec.jobTemplate": ()}
     levels = {**above, top: JOB_RETRIES, **levels_of_pods(f"{top}.template")}
     return RetryFields(f"{top}.backoffLimit", levels, {f"{top}.podFailurePolicy": POD_FAILURE_POLICY})

@@ -1,14 +1,14 @@
 """JobSet: jobs that work together and restart together when one of their pods is interrupted.
 
-A pod that is replaced alone would not find its peers, so the child Job fails at once (``podFailurePolicy`` FailJob on
-DisruptionTarget, ``backoffLimit`` 0) and the set restarts. Every restart creates new Jobs with new deadlines, so only
-``maxRestarts`` bounds them: restarts are always counted. Errors can be kept apart in a set of one pod alone: in others, pods
-that lost an interrupted peer end with errors too.
+A pod replaced alone would not find its peers, so the child Job fails at once (``podFailurePolicy`` FailJob on DisruptionTarget,
+``backoffLimit`` 0) and the set restarts. Every restart creates new Jobs with new deadlines, so only ``maxRestarts`` bounds
+them: restarts are always counted. Errors can be kept apart only in a set of one pod: in others, pods that lost an interrupted
+peer end with errors too.
 
-With ``restartStrategy: InPlaceRestart`` the other pods stay and start their containers again. That cannot be switched on from
-here: it is behind a feature gate of JobSet's controller (``InPlaceRestart``, alpha, off by default), without which its webhook
-refuses the set, and each pod needs JobSet's agent in it, which its author builds and gives the right to change pods. So a set
-that has it is left with the fields that it needs, and any other restarts whole.
+With ``restartStrategy: InPlaceRestart`` the other pods stay and restart their containers. Placement does not enable it: it
+needs a feature gate of JobSet's controller (``InPlaceRestart``, alpha, off by default), without which the webhook refuses the
+set, and in each pod JobSet's agent, which the author builds and allows to change pods. So a set with it keeps the fields that
+it needs, and any other restarts whole.
 
 Sources: kubernetes-sigs/jobset v0.12.0, ``site/static/examples/failure-policy/host-maintenance-event-model.yaml``,
 ``pkg/controllers/failure_policy.go``, ``pkg/controllers/in_place_restart.go``, ``pkg/webhooks/jobset_webhook.go``,
@@ -170,7 +170,7 @@ _FROZEN = (
     "templates can, while the JobSet is suspended (not the affinity)"
 )
 IN_PLACE = "InPlaceRestart"
-"""The ``restartStrategy`` with which pods stay and start their containers again."""
+"""The ``restartStrategy`` with which pods stay and restart their containers."""
 
 _RULE = "spotwright_interrupted"
 _ERROR_RULE = "spotwright_error"
@@ -222,7 +222,7 @@ def _place_jobset(ctx: PlaceContext) -> None:
 
 
 def note_rendezvous(ctx: PlaceContext, jobs: Sequence[Any], members: Sequence[SetMember]) -> None:
-    """Say which jobs on spot meet, by c10d, at one of their own pods: these share one template, so all go to spot."""
+    """Report jobs on spot with a c10d rendezvous at one of their own pods: its template is shared, so all go to spot."""
     for job, member in zip(jobs, members, strict=True):
         if not member.placed.on_spot or _has_one_pod(job):
             continue
@@ -255,7 +255,7 @@ def _refuse_misplaced(ctx: PlaceContext, at: Path, count: int) -> None:
 
 
 def _on_demand_reason(ctx: PlaceContext, jobs: Sequence[Any], index: int) -> str:
-    """Why one of several jobs stays on on-demand: because of its name, or as the coordinator with a single pod."""
+    """Why one of several jobs stays on on-demand: its name, or a coordinator's single pod."""
     job = jobs[index]
     name = str(job.get("name"))
     if leads_by_name(name):
@@ -266,9 +266,9 @@ def _on_demand_reason(ctx: PlaceContext, jobs: Sequence[Any], index: int) -> str
 
 
 def write_failure_policy(ctx: PlaceContext, at: Path, members: Sequence[SetMember], *, is_alone: bool = False) -> None:
-    """Write the failure policy of the set at ``at``, and set in its members' reports what an interruption does.
+    """Write the failure policy of the set at ``at``, and the effect of an interruption in its members' reports.
 
-    ``is_alone``: the set has a single pod, so that an error is always its own.
+    ``is_alone``: the set has a single pod, so that each error is its own.
     """
     for member in members:
         member.placed.report.mechanism = SET_RESTARTS
@@ -287,7 +287,7 @@ def write_failure_policy(ctx: PlaceContext, at: Path, members: Sequence[SetMembe
 
 
 def _settle_set(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, is_alone: bool) -> None:
-    """Write what an interruption of a member on spot does, and report it."""
+    """Write the reaction to an interruption of a member on spot, and report it."""
     policy = (*at, "failurePolicy")
     in_place = ctx.editor.get((*policy, "restartStrategy")) == IN_PLACE
     apart = is_alone and not in_place and _can_fail_errors(ctx, at, spot[0])
@@ -328,10 +328,10 @@ def _can_fail_errors(ctx: PlaceContext, at: Path, member: SetMember) -> bool:
 
 
 def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool, has_rules: bool) -> str:
-    """Make a child Job fail when one of its pods is interrupted; if the user's settings do otherwise, return what happens.
+    """Make a child Job fail when one of its pods is interrupted; if the user's settings prevent it, return the effect.
 
-    ``apart``: a pod that was killed without a condition fails it in the same way, and other errors in another. ``has_rules``: the
-    user's rules say what a failed Job does to the set, so that its retries after errors stay.
+    ``apart``: a pod killed without a condition fails it in the same way, other errors do not. ``has_rules``: the user's rules
+    handle a failed Job, so that its retries after errors stay.
     """
     spec, name = member.spec, member.name
     restart = write_unless_set(ctx, (*spec, "template", "spec", "restartPolicy"), "Never")
@@ -339,7 +339,7 @@ def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool, has_rul
     if own_rule is not None:
         action = write_unless_set(ctx, (*spec, "podFailurePolicy", "rules", own_rule[0], "action"), "FailJob")
     elif "Ignore" in own_actions(ctx, spec):
-        action = "Ignore"  # of exit codes, which interrupted pods may have
+        action = "Ignore"  # on exit codes that interrupted pods may have
         text = f"{name}: your podFailurePolicy ignores exit codes, so no rule for interruptions is added: {_ALONE}"
         ctx.add_finding(Level.WARNING, (*spec, "podFailurePolicy", "rules"), text)
     elif restart == "Never":
@@ -384,7 +384,7 @@ def _bound_round(ctx: PlaceContext, member: SetMember) -> None:
 
 
 def has_agent(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod spec has a container whose exit starts containers of its pod again, as JobSet's agent does."""
+    """Whether a container's exit restarts its pod's containers, as JobSet's agent does."""
     containers = (one for key in ("initContainers", "containers") for one in pod.get(key) or ())
     return any(isinstance(one, Mapping) and bool(one.get("restartPolicyRules")) for one in containers)
 
@@ -396,13 +396,13 @@ _BEHIND_GATE = (
 
 
 def _fails_its_job(ctx: PlaceContext, member: SetMember) -> bool:
-    """Whether a rule of the user lets an interrupted pod fail its Job: then the set restarts whole whatever its strategy."""
+    """Whether a user's rule lets an interrupted pod fail its Job: then the set restarts whole under any strategy."""
     own_rule = find_disruption_rule(ctx, member.spec)
     return own_rule is not None and own_rule[1] == "FailJob"
 
 
 def _report_in_place(ctx: PlaceContext, member: SetMember, limit: Any) -> None:
-    """Set in a member's report what an interruption does where pods restart in place; warn of pods without the agent."""
+    """Report the effect of an interruption where pods restart in place; warn of pods without the agent."""
     report, pod = member.placed.report, (*member.spec, "template", "spec")
     if has_agent(ctx.editor.get(pod) or {}):
         report.mechanism = SET_IN_PLACE
@@ -424,9 +424,9 @@ def _report_in_place(ctx: PlaceContext, member: SetMember, limit: Any) -> None:
 def _settle_restarts(
     ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, apart: bool, in_place: bool, needed: int
 ) -> Any:
-    """Write how often the set may restart: the largest budgets of its members. Pods that stay are never refusals.
+    """Write the limit of restarts: the largest budgets of the members. Pods that stay are never refused.
 
-    It may restart at least as often as ``needed``, the tries that its author's fields gave to a pod that now restarts the set.
+    At least ``needed``: the tries that the author's fields gave to a pod that now restarts the set.
     """
     policy = max((m.placed.policy for m in spot), key=lambda p: p.max_interruptions + p.retries)
     never = all(ctx.editor.get((*m.spec, "template", "spec", "restartPolicy")) == "Never" for m in spot)
@@ -465,7 +465,7 @@ def _settle_restarts(
 
 
 def _own_tries(ctx: PlaceContext, at: Path, spot: Sequence[SetMember]) -> Mapping[str, int]:
-    """How often each member's own retries, of the set and of its Jobs, try pods again; no more than its policy allows."""
+    """The tries by each member's own retries, of the set and its Jobs, up to its policy's limit."""
     found = {}
     for one in spot:
         own = own_retries_of_job(ctx, one.spec, (*at, "failurePolicy", "maxRestarts"))
@@ -480,8 +480,8 @@ def _own_tries(ctx: PlaceContext, at: Path, spot: Sequence[SetMember]) -> Mappin
 def _rule_of(name: str, number: int | None, *, is_apart: bool) -> dict[str, Any]:
     """Our rule for interruptions of a member, without its action; ``number``: its place among several members.
 
-    JobSet wants a name once. ``is_apart``: a rule of the user's fails the Job as well, so ours names the message of Kubernetes
-    (``pod_failure_policy.go``), which JobSet knows since 0.10.
+    JobSet requires unique names. ``is_apart``: a user's rule fails the Job too, so ours matches Kubernetes' message
+    (``pod_failure_policy.go``), which JobSet supports since 0.10.
     """
     rule: dict[str, Any] = {"name": _RULE, "onJobFailureReasons": ["PodFailurePolicy"]}
     if is_apart:
@@ -503,15 +503,15 @@ def _settle_rule(
 ) -> str:
     """The action for an interrupted job: of the first matching rule, or of ours if there are no rules.
 
-    ``ours`` is our rule for a member beside the user's rules. ``fails_by_us``: an interruption fails the job by our rule alone,
-    so no rule of the user's that fails the set was meant for it.
+    ``ours`` is our rule for a member beside the user's rules. ``fails_by_us``: only our rule makes an interruption fail the
+    job, so the user's rules that fail the set were not meant for it.
     """
     path = (*at, "failurePolicy", "rules")
     rules = ctx.editor.get(path)
     _warn_of_patterns(ctx, path, rules or ())
     action, index = _first_action(rules or (), name)
     if in_place and not rules:
-        return "RestartJobSet"  # the default without a matching rule: no Job fails by a podFailurePolicy here
+        return "RestartJobSet"  # the default without a matching rule: here no podFailurePolicy fails a Job
     if not rules:
         rule = {"name": _RULE, "action": "RestartJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
         error = {"name": _ERROR_RULE, "action": "FailJobSet", "onJobFailureReasons": ["BackoffLimitExceeded"]}
@@ -533,7 +533,7 @@ def _settle_rule(
 
 
 MOST_RULES = 20
-"""The rules of a failurePolicy whose patterns are looked for."""
+"""The most rules of a failurePolicy whose patterns are matched."""
 
 _LONGEST_PATTERN = 200  # characters
 _MOST_PATTERNS = 10  # of one rule
@@ -542,9 +542,9 @@ _PATTERN_MEMORY = 64 * 1024  # bytes: a pattern is compiled within a millisecond
 
 @lru_cache(maxsize=512)
 def _compiled(pattern: str) -> Any:
-    """A pattern of a JobSet's author, whose syntax is that of Go and RE2, with RE2: no pattern keeps it busy for long.
+    """A JobSet author's pattern (Go syntax) compiled by RE2, which matches in linear time.
 
-    A text: why it is not valid.
+    A string instead: why it is not valid.
     """
     import re2
 
@@ -562,7 +562,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def is_matched(patterns: Any, message: str) -> bool:
-    """Whether one of a rule's ``onJobFailureMessagePatterns`` matches a message; without patterns the rule matches every one.
+    """Whether one of a rule's ``onJobFailureMessagePatterns`` matches a message; without patterns the rule matches any.
 
     Needs the extra ``cluster``. A pattern that RE2 refuses never matches, nor do patterns behind the tenth.
     """
@@ -573,7 +573,7 @@ def is_matched(patterns: Any, message: str) -> bool:
 
 
 def why_not_matched(patterns: Any) -> str:
-    """Why a rule's ``onJobFailureMessagePatterns`` are not looked for, as one sentence; empty if they are. Needs the extra."""
+    """Why a rule's ``onJobFailureMessagePatterns`` are not matched, in one sentence; empty if they are. Needs the extra."""
     if not isinstance(patterns, list):
         return ""
     if len(patterns) > _MOST_PATTERNS:
@@ -586,7 +586,7 @@ def why_not_matched(patterns: Any) -> str:
 
 
 def _warn_of_patterns(ctx: PlaceContext, path: Path, rules: Sequence[Any]) -> None:
-    """Say which patterns never match, if RE2 is installed: it comes with the extra ``cluster``."""
+    """Report patterns that never match, if RE2 (extra ``cluster``) is installed."""
     for index, rule in enumerate(rules[:MOST_RULES]):
         patterns = rule.get("onJobFailureMessagePatterns") if isinstance(rule, dict) else None
         if patterns and find_spec("re2") is None:
@@ -600,7 +600,7 @@ _UNBOUNDED = ": restarts that are not counted are not bounded"
 
 
 def _first_action(rules: Sequence[Any], name: str, why: str = "PodFailurePolicy") -> tuple[str, int]:
-    """The action and the index of the first rule that matches a job that failed so; no action if none does: a counted restart."""
+    """The action and the index of the first rule for a job that failed so; without one, no action: a counted restart."""
     for index, rule in enumerate(rules):
         if not isinstance(rule, dict):
             continue
@@ -611,7 +611,7 @@ def _first_action(rules: Sequence[Any], name: str, why: str = "PodFailurePolicy"
 
 
 def _mechanism(action: str, *, apart: bool) -> Mechanism:
-    """How a set goes on whose rule for interruptions has this action."""
+    """The mechanism of a set whose rule for interruptions has this action."""
     if action == "FailJobSet":
         return _SET_FAILS
     if action.endswith("IgnoreMaxRestarts"):
@@ -657,7 +657,7 @@ def _counted_restarts(job_set: Mapping[str, Any]) -> int:
 
 
 def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
-    """What a JobSet does when a Job of this name fails by its podFailurePolicy: without a rule it restarts."""
+    """A JobSet's action when a Job of this name fails by its podFailurePolicy: by default a restart."""
     rules = mappings(failure.get("rules"))
     for rule in rules[:MOST_RULES]:
         reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
@@ -665,12 +665,12 @@ def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
         if is_for_it and is_matched(rule.get("onJobFailureMessagePatterns"), _EVICTED):
             return text(rule.get("action"))
     if len(rules) > MOST_RULES:
-        return "FailJobSet"  # unknown which of them matches
+        return "FailJobSet"  # unknown which one matches
     return "RestartJobSet" if failure else "FailJobSet"
 
 
 def _may_be(names: Any, name: str) -> bool:
-    """Whether a rule's list of names, which may be missing, has a name."""
+    """Whether a rule's list of names is missing or has the name."""
     return not isinstance(names, list) or not names or name in names
 
 
@@ -691,7 +691,7 @@ def pods_of_set(data: Mapping[str, Any], path: Path) -> int | None:
 
 
 def order_of_set(data: Mapping[str, Any], top: str = "spec", count: Count = pods_of_set) -> Order:
-    """The replicated jobs of a set: one that depends on the completion of others begins when they have ended.
+    """The replicated jobs of a set: one that depends on others' completion begins after they end.
 
     Source: jobset v0.12, ``api/jobset/v1alpha2/jobset_types.go``, ``DependsOn``.
     """
@@ -711,7 +711,7 @@ def order_of_set(data: Mapping[str, Any], top: str = "spec", count: Count = pods
 
 
 def retries_of_set(top: str) -> RetryFields:
-    """What the spec of a JobSet at this path retries.
+    """The retry fields of a JobSet's spec at this path.
 
     Sources: the custom resource definition of jobset v0.12; ``pkg/webhooks/jobset_webhook.go``.
     """
@@ -738,7 +738,7 @@ MECHANISMS = (
     SET_ALONE,
     SET_IN_PLACE,
 )
-"""The ways of a JobSet, and of what makes one, to go on after the end of an attempt."""
+"""The retry mechanisms of JobSets, and of kinds that make one."""
 
 KINDS = (
     Kind(

@@ -1,11 +1,11 @@
-"""Katib's Experiment: its trials are objects of other kinds, in the Experiment or in a ConfigMap, placed by those kinds.
+"""Katib's Experiment: its trials are objects of other kinds, in the Experiment or a ConfigMap, and placed as such.
 
 Katib never retries a trial, so only the trial's own kind can survive interruptions. Katib replaces placeholders
 (``${trialParameters.x}``) in the trial's text; they are not interpreted here. Sources: kubeflow/katib v0.19.0,
 ``pkg/webhook/v1beta1/experiment/validator/validator.go``, ``pkg/controller.v1beta1/experiment/manifest/generator.go``.
 
-So YAML that is a text inside YAML is placed here, also for a manifest in a step of a workflow. One with template markers
-(``{{...}}``) is valid YAML only after Argo has replaced them.
+So YAML in a string of YAML is placed here, also the manifest in a workflow's step. With template markers (``{{...}}``) it is
+valid YAML only after Argo has replaced them.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 
-_PRIVATE = 0xE000  # a private use area of Unicode, which YAML takes for letters
+_PRIVATE = 0xE000  # a private use area of Unicode, which YAML reads as letters
 _HIDE = {code: code + _PRIVATE for code in range(0x20, 0x7F)}
 _REVEAL = {hidden: code for code, hidden in _HIDE.items()}
 
 
 def _without_markers(text: str) -> str:
-    """The text with its markers hidden, in one pass: a pattern would look for the end of each one again and again."""
+    """The text with its markers hidden, in one pass: a pattern would search each one's end repeatedly."""
     parts, at = [], 0
     while (start := text.find("{{", at)) >= 0 and (end := text.find("}}", start + 2)) >= 0:
         parts += [text[at:start], text[start : end + 2].translate(_HIDE)]
@@ -91,7 +91,7 @@ def documents_in(document: Document, path: Path, text: str) -> list[Document]:
 
 
 def _location(document: Document, path: Path) -> tuple[str, int]:
-    """How messages name the lines of a text: as lines of the file in a literal block, else as lines of the text."""
+    """A string's name and first line for messages: the file's in a literal block, else the string's own."""
     node = document.node(path)
     line = document.line(path)
     if isinstance(node, ScalarNode) and node.style == "|":
@@ -112,7 +112,7 @@ def _place_object(ctx: PlaceContext, editor: Editor, owner: str) -> None:
 
 
 def _check(text: str, edited: Sequence[tuple[Editor, Sequence[tuple[Edit, Splice]]]]) -> None:
-    """Check that the edited text has the expected values. That unplace restores the bytes is checked for the outer object."""
+    """Check the values of the edited text. The outer object is checked for whether unplace restores the bytes."""
     brief = apply(text, [in_brief(change) for _, pairs in edited for _, change in pairs])
     current = {document.index: document for document in parse_marked(brief, edited[0][0].document.file)}
     for editor, pairs in edited:
@@ -124,7 +124,7 @@ def _check(text: str, edited: Sequence[tuple[Editor, Sequence[tuple[Edit, Splice
 
 _TEMPLATE: Path = ("spec", "trialTemplate")
 LAST_ATTEMPT_COLLECTORS = ("StdOut", "File", "TensorFlowEvent")
-"""The collectors that read a file in a volume of the pod, so what the last attempt has written, once it has succeeded.
+"""The collectors that read a file in the pod's volume: what the last attempt wrote, once it has succeeded.
 
 Push sends each value to Katib's database at once (katib v0.19.0, ``pkg/webhook/v1beta1/pod/utils.go``, ``getMountPath`` and
 ``mutateMetricsCollectorVolume``; ``cmd/metricscollector/v1beta1/file-metricscollector/main.go``, ``reportMetrics``).
@@ -171,7 +171,7 @@ def _place_trial(ctx: PlaceContext, spec: Mapping[str, Any]) -> None:
 
 
 def _report(ctx: PlaceContext, roles: list[RoleReport]) -> None:
-    """Report what interruptions of trials mean for the experiment."""
+    """Report the effect of interrupted trials on the experiment."""
     for role in roles:
         role.frozen = _FROZEN
     if not any(ctx.config.pools[pool].is_spot for role in roles for pool in role.pools):
@@ -187,19 +187,19 @@ def _report(ctx: PlaceContext, roles: list[RoleReport]) -> None:
     level = Level.NOTE if all(role.policy.checkpoint is None for role in roles) else Level.WARNING
     at = ctx.at("spec", "metricsCollectorSpec")
     ctx.add_finding(level, at, collector.of_last_attempt)
-    if not ctx.options.has_webhook:  # it gives the pods a hook
+    if not ctx.options.has_webhook:  # a webhook gives the pods a hook
         ctx.add_finding(level, at, NO_SIGTERM)
 
 
 class Collector(NamedTuple):
-    """A collector that reads what the last attempt of a trial has written; ``kind`` is empty for any other one."""
+    """A collector that reads only a trial's last attempt; ``kind`` is empty for any other collector."""
 
     kind: str
     path: str = ""
 
     @property
     def of_last_attempt(self) -> str:
-        """What a trial that resumes has to do for its metrics."""
+        """The remedy for the metrics of a trial that resumes."""
         if self.kind == "TensorFlowEvent":
             text = "Katib reads the event files that the last attempt of a trial has written: one that resumes has to put the "
             text += "earlier files back, as a Directory in the state of spotwright.checkpoint"
@@ -222,11 +222,11 @@ NO_SIGTERM = (
     "(SPOTWRIGHT_NOTICE_FILE, SPOTWRIGHT_NOTICE_URL), which the controller's webhook or a node agent gives; without them "
     "let the shell pass SIGTERM on: docs/kinds/katib.md has the line (exec does not help: Katib's own command follows)"
 )
-"""What the shell in front of a trial's program means for it (katib v0.19.0, ``wrapWorkerContainer``)."""
+"""The effect of the shell around a trial's program (katib v0.19.0, ``wrapWorkerContainer``)."""
 
 
 def _report_template(ctx: PlaceContext) -> None:
-    """Report in which ConfigMap the trial template is; it is placed there."""
+    """Report the ConfigMap with the trial template, which is placed there."""
     at = ctx.at(*_TEMPLATE, "configMap")
     given = ctx.editor.get(at)
     if not isinstance(given, dict):
@@ -282,7 +282,7 @@ def _users(ctx: PlaceContext) -> Iterator[tuple[Document, str]]:
 
 
 def _key_in(config_map: Any, given: Any) -> str:
-    """The key of a ConfigMap that an experiment names as its trial template; empty if it names none of this ConfigMap."""
+    """The key of this ConfigMap that an experiment names as its trial template; empty without one."""
     data, metadata = value_at(config_map, ("data",)), mapping(value_at(config_map, ("metadata",)))
     if not isinstance(given, dict) or not isinstance(data, dict) or given.get("configMapName") != metadata.get("name"):
         return ""

@@ -1,8 +1,8 @@
-"""The Workflows that a KFP backend makes of runs: placed in the cluster, where the backend creates them.
+"""Workflows that a KFP backend makes of runs, which are placed in the cluster as the backend creates them.
 
 The compiled pipeline is in the Workflow's parameters, so each executor is placed by the rules of compiled pipelines, unless
-``compile`` or ``place`` has done it. What a compiled pipeline cannot say is written into the Workflow's templates: which endings
-are retried, for each policy in its own templates; no retries of whole DAGs; and drivers and importers on on-demand. Sources:
+``compile`` or ``place`` has done it. The Workflow's templates get what a compiled pipeline cannot express: the endings that are
+retried, with separate templates for each policy; no retries of whole DAGs; and drivers and importers on on-demand. Sources:
 Workflows of KFP 2.16.1 and 2.17.0, whose parts have the same names; ``argocompiler`` of kubeflow/pipelines.
 """
 
@@ -58,7 +58,7 @@ _ANYWHERE = Layer("no on-demand pool admits KFP's own pods", {"spot": Spot.PREFE
 
 
 def retry_strategy(ctx: PlaceContext, placed: Placed) -> dict[str, Any]:
-    """The ``retryStrategy`` of a task's pods: both budgets and the moves, and what of it can be an interruption."""
+    """The ``retryStrategy`` of a task's pods: both budgets and the moves, and the endings that may be interruptions."""
     policy = placed.policy
     interruptions = policy.max_interruptions if placed.on_spot else 0
     strategy: dict[str, Any] = {
@@ -73,7 +73,7 @@ def retry_strategy(ctx: PlaceContext, placed: Placed) -> dict[str, Any]:
 
 
 def _backoff(ctx: PlaceContext, wait: Backoff) -> dict[str, str]:
-    """Waits without a window over all attempts. Before Argo 3.7 their growth has no limit, so they stay as they begin."""
+    """Waits without a window over all attempts. Before Argo 3.7 growth is unlimited, so they are constant."""
     backoff = {"duration": f"{max(1, math.ceil(wait.first))}s"}
     if str(ctx.config.target.get("argo", "3.7")) >= "3.7":
         backoff |= {"factor": str(max(1, round(wait.factor))), "cap": f"{max(1, math.ceil(wait.max_backoff))}s"}
@@ -89,7 +89,7 @@ def dag_retries(ctx: PlaceContext, spec: Path, templates: Iterable[Path]) -> dic
 
 
 def bound_dags(ctx: PlaceContext, templates: Iterable[Path], retries: Mapping[str, str]) -> None:
-    """Give DAG templates without their own retries these ones: each retry would start all tasks of the DAG again."""
+    """Give DAG templates without retries these ones: each retry of a DAG would restart all its tasks."""
     for path in templates if retries else ():
         if ctx.editor.get((*path, "dag")) is not None and ctx.editor.get((*path, "retryStrategy")) is None:
             ctx.editor.add((*path, "retryStrategy"), dict(retries))
@@ -103,9 +103,9 @@ def _retries_by_default(ctx: PlaceContext, spec: Path, templates: Iterable[Path]
 
 
 def place_own_pods(ctx: PlaceContext, spec: Path, templates: Mapping[str, Path]) -> None:
-    """Keep drivers and importers on on-demand, with tolerations for it, and start them again where their pods are lost.
+    """Keep drivers and importers on on-demand, with its tolerations, and retry them when their pods are lost.
 
-    Without an on-demand pool that admits them they may run anywhere, so that they can start at all.
+    Without an on-demand pool that admits them they may run anywhere.
     """
     retried = _IMPORTERS if _evaluates_retries(ctx, spec) else (*_DRIVERS, *_IMPORTERS)
     for name in (*_DRIVERS, *_IMPORTERS):
@@ -151,7 +151,7 @@ _PATHS = PipelinePaths((0,), (1, "platforms"))
 _REFERENCE = ("{{workflow.parameters.", "}}")
 _EXECUTOR = "system-container-executor"
 _EXIT_HOOK = "exit-hook-{dag}-{task}"
-"""The template of a task that runs whatever becomes of those before it: it stands in a hook of them (``argocompiler/dag.go``)."""
+"""The template of a task that always runs after others, in their hook (``argocompiler/dag.go``)."""
 
 _BYTES_A_STEP = 200  # of JSON, read in the time of one step
 _ARGUMENTS = {"parameters": [{"name": TEXT, "value": TEXT}]}
@@ -172,7 +172,7 @@ _COMPONENTS, _IMPLEMENTATIONS, _KUBERNETES = "components-", "implementations-", 
 
 
 def is_backend_workflow(data: Mapping[str, Any]) -> bool:
-    """Whether a KFP backend made the Workflow: it names its run, and has templates of drivers."""
+    """Whether a KFP backend made the Workflow: it has a run label and driver templates."""
     labels, templates = value_at(data, ("metadata", "labels")), value_at(data, ("spec", "templates"))
     if not isinstance(labels, dict) or RUN_LABEL not in labels or not isinstance(templates, list):
         return False
@@ -215,7 +215,7 @@ class _Run:
 
 
 def place_workflow(ctx: PlaceContext, reports: list[RoleReport] | None = None) -> None:
-    """Place a Workflow of a KFP backend. Raises :class:`ManifestError` if it has another shape than those known.
+    """Place a Workflow of a KFP backend. Raises :class:`ManifestError` for an unknown shape.
 
     The report of each executor's tasks is appended to ``reports``.
     """
@@ -297,7 +297,7 @@ def _as_pipeline(run: _Run) -> PlaceContext:
 
 
 def _add_missing_executors(pipeline: dict[str, Any]) -> None:
-    """Add an empty executor for every component without a step: importers, whose pod has no settings in a pipeline."""
+    """Add an empty executor for every component without a step: importers, whose pods have no settings in a pipeline."""
     for definition in pipeline["components"].values():
         if isinstance(definition, dict) and "dag" not in definition:
             pipeline["deploymentSpec"]["executors"].setdefault(str(definition.get("executorLabel")), {"importer": {}})
@@ -319,7 +319,7 @@ def _component_of(step: _Step) -> str:
     try:
         task = json.loads(text)
         return str(task["componentRef"]["name"])
-    except (ValueError, TypeError, KeyError):  # another shape of driver: the step has no component, and is not placed
+    except (ValueError, TypeError, KeyError):  # unknown shape of driver: without a component the step is not placed
         return ""
 
 
@@ -338,7 +338,7 @@ def _by_executor(tasks: Sequence[CompiledTask]) -> list[list[CompiledTask]]:
 
 
 def _steps_of(run: _Run, tasks: Sequence[CompiledTask]) -> Iterator[_Step]:
-    """The steps that run these tasks; tasks of a pipeline that is used twice share theirs."""
+    """The steps that run these tasks; tasks of a pipeline used twice share theirs."""
     for at in dict.fromkeys(task.at for task in tasks):
         keys = at[len(_PATHS.pipeline) :]  # root, dag, tasks, KEY; or components, NAME, dag, tasks, KEY
         template = "root" if keys[0] == "root" else str(keys[1])
@@ -351,7 +351,7 @@ def _steps_of(run: _Run, tasks: Sequence[CompiledTask]) -> Iterator[_Step]:
 def _place_executor(inner: PlaceContext, run: _Run, tasks: Sequence[CompiledTask]) -> tuple[Placed, dict[str, Any]]:
     """Place one executor, unless the pipeline carries its placement; returns the decisions, and metadata for its pods.
 
-    Metadata of a pipeline reach the pods through the Workflow's templates, so what is added here has to be added there.
+    A pipeline's metadata reach the pods through the Workflow's templates, so additions here must be repeated there.
     """
     settings = _PATHS.settings(tasks[0].label)
     carried = mapping_at(inner, (*settings, "podMetadata", "annotations")).get(POLICY_ANNOTATION)
@@ -382,7 +382,7 @@ def _place_executor(inner: PlaceContext, run: _Run, tasks: Sequence[CompiledTask
 def _policy(inner: PlaceContext, run: _Run, tasks: Sequence[CompiledTask], carried: str | None) -> Policy:
     """The policy of an executor's tasks: what the pipeline carries, under the namespace's ``policy.tasks``.
 
-    A placed pipeline carries the sum of both budgets as ``set_retry``, which is then no wish of the user's.
+    A placed pipeline has the sum of both budgets as ``set_retry``, which is then not the user's.
     """
     own = None if carried is None else _layers(run, carried)
     kfp = tasks[0].retry if carried is None else None
@@ -441,7 +441,7 @@ def _settings(pair: Sequence[Any], label: str) -> Any:
 def _write_templates(
     run: _Run, steps: Sequence[tuple[_Step, Placed, dict[str, Any]]], of_dags: Mapping[str, str]
 ) -> None:
-    """Give every step templates with the retries of its policy; steps that would have the same share them.
+    """Give every step templates with the retries of its policy; steps with equal retries share them.
 
     ``of_dags`` are the retries of the DAG around the pod, none if it is empty.
     """
@@ -462,7 +462,7 @@ def _write_templates(
 def _clones(
     run: _Run, executor: str, name: str, strategy: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Copies of an executor's two templates: the DAG, and the pod with its own retries; none if they have another shape."""
+    """Copies of an executor's two templates: the DAG, and the pod with its own retries; empty for an unknown shape."""
     outer = clone(run.ctx.editor.get(run.templates.get(executor, ()), {}))
     inner_task: dict[str, Any] = next(iter((outer.get("dag") or {}).get("tasks") or ()), {})
     pod = clone(run.ctx.editor.get(run.templates.get(str(inner_task.get("template")), ()), {}))

@@ -1,9 +1,9 @@
 """Compiled pipelines of Kubeflow Pipelines (KFP IR): the two documents of a file, or the PipelineVersion that holds both.
 
-Settings belong to executors, retries to tasks, and policies to the paths of tasks in a run. Each executor gets the placement
-of its tasks. The policies of the configuration are stored in the file, so that it means the same without a
-configuration. Components whose source imports the checkpoint library get it with their command; components whose code imports
-Spotwright where it would certainly be missing are refused.
+Settings belong to executors, retries to tasks, and policies to the paths of tasks in a run. Each executor gets the placement of
+its tasks. The configuration's policies are stored in the file, so that its meaning does not depend on one. Components whose
+source imports the checkpoint library get it with their command; components that import Spotwright and would certainly lack it
+are refused.
 """
 
 from __future__ import annotations
@@ -140,12 +140,12 @@ FUNCTION = "--function_to_execute"
 """The argument that only Python components have."""
 
 _PYTHON_IMAGE = re.compile(r"(?:^|/)python:(\d+)\.(\d+)(?![\d])")
-"""The official image of Python, also from a mirror, with the version in its tag."""
+"""The official Python image, also from a mirror, with the version in its tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportingComponent:
-    """A Python component whose text imports Spotwright.
+    """A Python component whose source imports Spotwright.
 
     ``sources``: its source and the modules that are packed into it. ``has_known_shape``: whether lines can be added in front of
     the script that starts the executor. ``is_installed``: whether its ``packages_to_install`` name Spotwright; ``is_light``:
@@ -161,7 +161,7 @@ class ImportingComponent:
 
 
 def missing_library(component: ImportingComponent, how: Delivery | None, value: str) -> str:
-    """Why the code would end with an ImportError, with the ways out. Empty without a sign that it would."""
+    """Why the code would raise an ImportError, with remedies. Empty without a sign of it."""
     names = {name for source in component.sources for name in imported_names(source)}
     if not names or how is Delivery.IMAGE:
         return ""
@@ -199,7 +199,7 @@ def _old_python(image: str) -> str:
 _ARCHIVE = re.compile(r"^__KFP_EMBEDDED_ARCHIVE_B64 = '([^']*)'", re.MULTILINE)
 _INDEX_OPTION = re.compile(r"--(?:index-url|extra-index-url|trusted-host)\s+\S+")
 _STORES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
-"""Packages that the library needs for an object store, by the scheme of the checkpoint's URL."""
+"""Packages for object stores, by the scheme of the checkpoint's URL."""
 
 _MOST = 120_000
 """Characters of a container as JSON. The driver gets it as one argument, and Linux allows 131072 bytes (``MAX_ARG_STRLEN``)."""
@@ -210,14 +210,14 @@ _COPIES = 8
 task's pod, each twice where every template has retries. Counted on KFP 2.17.0 with Argo 3.7.3."""
 
 _ROOM = 1000
-"""Kilobytes of a Workflow's status (Argo's ``MAX_WORKFLOW_SIZE``). KFP's manifests set no database for what is larger, and
-compressing does not help: the copies lie further apart than gzip looks back."""
+"""Kilobytes of a Workflow's status (Argo's ``MAX_WORKFLOW_SIZE``). KFP's manifests set no database for larger ones, and
+compression does not help: the copies are further apart than gzip's window."""
 
 
 def add_library_to_components(
     ctx: PlaceContext, paths: PipelinePaths, policies: Sequence[tuple[CompiledTask, Policy]]
 ) -> None:
-    """Bring the library to each executor whose source imports it, whatever the policy of its tasks."""
+    """Add the library to each executor whose source imports it, whatever the policy of its tasks."""
     _warn_of_places(ctx, paths, policies)
     how, value = delivery(ctx.config.target)
     if how is Delivery.IMAGE:
@@ -244,7 +244,7 @@ def _tell_size(
     done: Mapping[str, str],
     sizes: Mapping[str, float],
 ) -> None:
-    """Say that the library is in the commands of these executors, and warn where a run of them has no room for that."""
+    """Report that the library is in these executors' commands, and warn if a run has no room for it."""
     size = max(sizes.values())
     text = (
         f"{', '.join(done.values())}: the code imports spotwright.checkpoint, so its command holds the library "
@@ -265,7 +265,7 @@ def _tell_size(
 
 
 def _warn_of_places(ctx: PlaceContext, paths: PipelinePaths, policies: Sequence[tuple[CompiledTask, Policy]]) -> None:
-    """Warn of tasks whose saves would go with the pod, and of stores whose package the command does not install."""
+    """Warn of tasks whose saves would be lost with the pod, and of stores whose package is not installed."""
     for task, policy in policies:
         if policy.spot is None:
             continue
@@ -288,7 +288,7 @@ def _add_library(
 ) -> float | None:
     """Change the command of a Python component that imports the library; warn of a container that visibly does.
 
-    Returns the kilobytes of the library in the command, which are 0 if it comes in another way; ``None`` without a change.
+    Returns the kilobytes of the library in the command, 0 if it comes another way; ``None`` without a change.
     """
     container = (*paths.executor(task.label), "container")
     given = mapping_at(ctx, container)
@@ -346,7 +346,7 @@ def _archived_sources(source: str) -> Iterator[str]:
     with (
         contextlib.suppress(
             binascii.Error, tarfile.TarError, OSError, EOFError
-        ),  # a run of the pipeline names the error
+        ),  # a run of the pipeline reports the error
         tarfile.open(fileobj=io.BytesIO(base64.b64decode(archive.group(1)))) as files,
     ):
         modules = (files.extractfile(member) for member in files if member.name.endswith((".py", ".ipynb")))
@@ -354,7 +354,7 @@ def _archived_sources(source: str) -> Iterator[str]:
 
 
 def _library(sources: Iterable[str]) -> str:
-    """The file of the library for a program of these texts, as an argument of a command."""
+    """The library's file for a program with these sources, as an argument of a command."""
     content = checkpoint_file(for_pytorch=any(uses_pytorch(source) for source in sources), compressed=False)
     return base64.b64encode(zlib.compress(content, 9)).decode()
 
@@ -428,7 +428,7 @@ def _place(ctx: PlaceContext, paths: PipelinePaths) -> None:
 
 
 def _tell_claims(ctx: PlaceContext, policies: Sequence[tuple[CompiledTask, Policy]]) -> None:
-    """Say which claims the checkpoints of these tasks need, and whether pods on several nodes mount them at the same time."""
+    """Report the claims for these tasks' checkpoints, and whether pods on several nodes mount them at the same time."""
     users: dict[str, list[CompiledTask]] = {}
     for task, policy in policies:
         claim, _ = claim_of(policy.checkpoint or "")
@@ -454,7 +454,7 @@ def _is_shared(tasks: Sequence[CompiledTask]) -> bool:
 
 
 def _warn_of_void_retries(ctx: PlaceContext, paths: PipelinePaths, tasks: Sequence[CompiledTask]) -> None:
-    """Warn, once for a pipeline, where the backend as it is installed does not retry what the pipeline says."""
+    """Warn, once for a pipeline, if the backend's installation does not honour the pipeline's retries."""
     backend = backend_of(ctx.config.target)
     retried = [task for task in tasks if mapping_at(ctx, (*task.at, "retryPolicy")).get("maxRetryCount")]
     if backend.is_stock and retried and not ctx.options.has_webhook:
@@ -527,7 +527,7 @@ def _place_uses(
 
 
 def _anchor(ctx: PlaceContext, report: RoleReport, task: CompiledTask, settings: Path, *, falls_back: bool) -> None:
-    """Tell the report where the fields of a task are that enforce its policy."""
+    """Report the paths of the fields that enforce a task's policy."""
     report.on_spot = any(ctx.config.pools[name].is_spot for name in report.pools)
     report.mechanism = _KFP_STOCK if backend_of(ctx.config.target).is_stock else _KFP
     report.anchor("task", ctx.editor, task.at)
@@ -556,7 +556,7 @@ def _placed(policy: Policy, ladder: Ladder, report: RoleReport) -> Placed:
 
 
 def _store_policies(ctx: PlaceContext, paths: PipelinePaths, policies: Sequence[tuple[CompiledTask, Policy]]) -> None:
-    """Store the configuration's policy of each task, as far as it is in force."""
+    """Store the configuration's policy of each task, where it is in force."""
     stored = {}
     for task, policy in policies:
         default, tasks = ctx.config.layers_for(task.path)

@@ -1,11 +1,11 @@
 """The tasks of a compiled pipeline by their path in a run, and the placement of their executors and retries in the IR.
 
-The settings of an executor hold for every task that uses it: through its component, and again through each use of the pipeline
-around it. So several tasks may have one executor.
+An executor's settings apply to every task that uses it, through its component and each use of the pipeline around it. So
+several tasks may share one executor.
 
-KFP has one count of retries for all endings, one growing backoff, and one window for all attempts. A task goes to on-demand
-after some retries by a node affinity with an expression that Argo evaluates for each attempt. What the backend does after each
-kind of ending depends on its version, and on settings that an admin can change: :class:`Backend`.
+KFP has one count of retries for all endings, one growing backoff, and one window for all attempts. A task falls back to
+on-demand after some retries by a node affinity with an expression that Argo evaluates for each attempt. The backend's reaction
+to each kind of ending depends on its version and on an admin's settings: :class:`Backend`.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class PipelinePaths:
 
 @dataclass(frozen=True, slots=True)
 class CompiledTask:
-    """One task that runs in a pod. ``at`` is its path in the document; tasks of a pipeline that is used twice share it.
+    """One task that runs in a pod. ``at`` is its path in the document; tasks of a pipeline used twice share it.
 
-    ``retry`` has its ``set_retry`` and ``set_timeout``, or the pipeline's around it. ``loops``: an iteration runs it.
+    ``retry`` has its ``set_retry`` and ``set_timeout``, or those of the pipeline around it. ``loops``: a loop runs it.
     """
 
     path: str
@@ -189,11 +189,11 @@ _SHORTEST_WINDOW = 30 * 24 * 3600
 """The least ``backoffMaxDuration``: seconds after the start of the first attempt in which retries may begin."""
 
 LONGEST_WAIT = 3600
-"""Seconds that one wait may take even if the policy's ceiling is lower: in KFP waits grow until the last retry."""
+"""The longest wait in seconds, even if the policy's cap is lower: in KFP waits grow until the last retry."""
 
 
 def write_retries(ctx: PlaceContext, task: CompiledTask, placed: Placed) -> int:
-    """Write the retries of a task unless it has its own; returns how often the task may be retried."""
+    """Write the retries of a task unless it has its own; returns their number."""
     policy, at = placed.policy, (*task.at, "retryPolicy")
     count = policy.retries + (policy.max_interruptions if placed.on_spot else 0)
     own = ctx.editor.get(at)
@@ -252,7 +252,7 @@ def _wait(wait: Backoff, factor: int, number: int) -> float:
 
 
 def _window(placed: Placed, count: int) -> int:
-    """Whole seconds after the first start in which the last attempt still ends, as far as the policy has a timeout."""
+    """Whole seconds from the first start to the end of the last attempt, if the policy has a timeout."""
     policy = placed.policy
     wait = policy.interruption_backoff if placed.on_spot else policy.error_backoff
     factor = _factor(wait, count)
@@ -262,7 +262,7 @@ def _window(placed: Placed, count: int) -> int:
 
 
 def _keep(ctx: PlaceContext, name: str, at: Path, own: Mapping[str, Any], placed: Placed) -> int:
-    """Keep the user's own retries and report their effects; returns how often the task may be retried."""
+    """Keep the user's own retries and report their effects; returns their number."""
     policy, problems = placed.policy, []
     count = _retries_of(own)
     if placed.on_spot and count != policy.max_interruptions + policy.retries:
@@ -298,7 +298,7 @@ def _seconds(ctx: PlaceContext, path: Path) -> float:
         raise ctx.problem(path, str(error)) from error
 
 
-_OLDEST_SEEN = (2, 15)  # the oldest release whose Argo, 3.7.3, was seen to change an affinity with the attempt
+_OLDEST_SEEN = (2, 15)  # the oldest release (Argo 3.7.3) seen to change an affinity by the attempt
 _MERGED = (2, 17)  # its manifests merge retryPolicy OnError into every template
 _SEEN_BEFORE, _SEEN = "2.16.1", "2.17.0"
 _PATCH: Mapping[str, object] = {"templateDefaults": {"retryStrategy": {"limit": "0", "retryPolicy": "Always"}}}
@@ -306,7 +306,7 @@ _PATCH: Mapping[str, object] = {"templateDefaults": {"retryStrategy": {"limit": 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """An installation of Kubeflow Pipelines. ``is_patched``: its admin has set that every ending is retried."""
+    """An installation of Kubeflow Pipelines. ``is_patched``: its admin has enabled retries of every ending."""
 
     version: tuple[int, int]
     is_assumed: bool
@@ -314,12 +314,12 @@ class Backend:
 
     @property
     def is_stock(self) -> bool:
-        """Whether its configuration retries only endings that Argo calls Error: no error of the code, and no drained pod."""
+        """Whether it retries only endings that Argo calls Error: not errors of the code, not drained pods."""
         return self.version >= _MERGED and not self.is_patched
 
     @property
     def source(self) -> str:
-        """The source of the facts about it: the release on which they were seen, and whether they are assumed for this one."""
+        """The source of the facts: the release on which they were seen, and whether they are assumed for this one."""
         seen = _SEEN_BEFORE if self.version < _MERGED else _SEEN
         configuration = ", stock configuration" if self.is_stock else ""
         configuration = ", retryPolicy Always" if self.is_patched else configuration
@@ -331,10 +331,10 @@ class Backend:
 
     @property
     def attempt_guard(self) -> str | None:
-        """The beginning of an expression over ``retries`` in a pod's settings; ``None`` if the backend does not evaluate one.
+        """The prefix of an expression over ``retries`` in a pod's settings; ``None`` if the backend does not evaluate it.
 
-        Where every template has a retry strategy, drivers and DAGs would replace ``retries`` by their own 0 before the pod's
-        template can, unless the expression is nil there. Seen: without the guard on 2.16.1, with it on 2.17.0.
+        If every template has a retry strategy, drivers and DAGs would replace ``retries`` by their own 0 before the pod's
+        template does, unless the expression is nil there. Seen: without the guard on 2.16.1, with it on 2.17.0.
         """
         if self.version < _OLDEST_SEEN:
             return None
@@ -344,7 +344,7 @@ class Backend:
 
 
 def backend_of(target: Mapping[str, str]) -> Backend:
-    """The backend for which pipelines are placed: that of ``target``, or the newest known one."""
+    """The backend for which pipelines are placed: ``target``'s, or the newest known."""
     parts = str(target.get("kfp", "")).removeprefix("v").split(".")
     is_known = len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit()
     version = (int(parts[0]), int(parts[1])) if is_known else _MERGED
@@ -352,7 +352,7 @@ def backend_of(target: Mapping[str, str]) -> Backend:
 
 
 def after_interruption(backend: Backend, tries: int) -> str:
-    """What an interruption does to a task; ``tries``: how often the task may be retried."""
+    """The effect of an interruption on a task; ``tries``: its retries."""
     lost = "a lost node: the same attempt again, not counted, so interruptions.max has no effect there"
     if not tries:
         moved = "a drain or a delete: the task fails, it has no retries"
@@ -364,7 +364,7 @@ def after_interruption(backend: Backend, tries: int) -> str:
 
 
 def lost_nodes_note(backend: Backend) -> str:
-    """The note that no budget holds for lost nodes."""
+    """The note that no budget applies to lost nodes."""
     return (
         "a task whose node is lost is tried again as often as that happens, also without retries: the backend does not count it, "
         f"so interruptions.max and fall_back_after have no effect there ({backend.source})"
@@ -420,11 +420,11 @@ def _spot_taints(pools: Iterable[Pool]) -> list[Taint]:
 
 
 _DERIVED = "interruptions.max"
-"""The source of a ``fall_back_after`` that no policy sets: it follows the budget, so that the last attempt is on on-demand."""
+"""The source of a ``fall_back_after`` derived from the budget, so that the last attempt is on on-demand."""
 
 
 def queue_of(ctx: PlaceContext, settings: Path) -> str:
-    """The queue of Kueue that admits the executor's pods, by their label, or empty."""
+    """The Kueue queue that admits the executor's pods, by their label; empty without one."""
     return str(mapping_at(ctx, (*settings, "podMetadata", "labels")).get(QUEUE_LABEL) or "")
 
 
@@ -436,10 +436,10 @@ def on_demand_from(
     tries: Mapping[Path, int],
     placed: Placed,
 ) -> int | None:
-    """The number of the retry from which an executor's tasks require on-demand; ``None`` if none does, with a finding if needed.
+    """The first retry from which an executor's tasks require on-demand; ``None`` without one, with a finding if needed.
 
-    ``tries`` are the retries of each task, by its path in the document. A task with fewer retries than the fallback that
-    follows from the policy's budget falls back with its last one.
+    ``tries`` are the retries of each task, by its path in the document. A task with too few retries for the fallback derived
+    from the policy's budget falls back at its last one.
     """
     policy, fewest = placed.policy, min(tries[task.at] for task in tasks)
     both = {rung.spot for rung in placed.ladder.rungs} == {True, False}
@@ -465,7 +465,7 @@ def on_demand_from(
 
 
 def on_demand_text(backend: Backend, first: int | None) -> str:
-    """What moves an executor's attempts to on-demand, for ``explain``, or empty."""
+    """How an executor's attempts move to on-demand, for ``explain``, or empty."""
     if first is None:
         return ""
     counted = (
@@ -480,7 +480,7 @@ def on_demand_text(backend: Backend, first: int | None) -> str:
 def later_conditions(
     ctx: PlaceContext, backend: Backend, placed: Placed, first: int | None, last: int
 ) -> list[Expression]:
-    """The conditions that hold from the retry ``first`` on; ``last`` is the number of the last one. None if ``first`` is."""
+    """The conditions that hold from the retry ``first`` on; ``last`` is the last retry. Empty if ``first`` is ``None``."""
     if first is None:
         return []
     pools = ctx.config.pools
@@ -505,25 +505,25 @@ _BY_FIELD = {
     "SPOTWRIGHT_POD_UID": "metadata.uid",
     "SPOTWRIGHT_HOST": "status.hostIP",
 }
-"""Variables and the fields of the pod that set them. None of them is the number of the attempt.
+"""Variables and their pod fields. No field has the number of the attempt.
 
-The ``(n)`` of Argo's node name counts its retries: after a lost node the same name comes again (seen with Argo 3.7.3 and 4.0.5).
+The ``(n)`` of Argo's node name counts retries: after a lost node the name repeats (seen with Argo 3.7.3 and 4.0.5).
 So the pod's UID identifies the attempt.
 """
 
-_RUN = "{{workflow.name}}"  # Argo replaces it by the run's name, also in what the driver creates
+_RUN = "{{workflow.name}}"  # Argo replaces it by the run's name, also in the driver's objects
 _NODE = "{{=sprig.trunc(12, sprig.sha256sum(node.name))}}"
-"""Argo replaces it by a short name for the task's place in the run: its path, with the iteration of every loop around it.
+"""A short name, from Argo, for the task's place in the run: its path, with the iteration of every loop around it.
 
-The executor reaches its pod as an argument of the task's driver, so the node is the driver's, and all attempts of the executor
-share it. Seen on KFP 2.16.1 and 2.17.0; read in ``executeTemplate`` in ``workflow/controller/operator.go`` of argo-workflows (3.3
-and later) and in ``argocompiler/container.go`` of kubeflow/pipelines.
+The executor is an argument of the task's driver, so the node is the driver's and all attempts of the executor share it. Seen on
+KFP 2.16.1 and 2.17.0; read in ``executeTemplate`` in ``workflow/controller/operator.go`` of argo-workflows (3.3 and later) and
+in ``argocompiler/container.go`` of kubeflow/pipelines.
 """
 _PVC = "pvc://"
 
 
 def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> PodRequirements:
-    """The requests and constraints of an executor. An amount known only at run time counts as one GPU, or as none of the rest."""
+    """The requests and constraints of an executor. A run-time amount counts as one GPU, or as 0 of any other resource."""
     at = (*paths.executor(label), "container", "resources")
     given = mapping_at(ctx, at)
     constants = {key: value for key, value in given.items() if "{{" not in json.dumps(value)}
@@ -575,7 +575,7 @@ _DEADLINE = "activeDeadlineSeconds"
 def _placement(
     ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, placed: Placed, later: Sequence[Expression]
 ) -> PodChange:
-    """What brings the pods of an executor to their pools and keeps autoscalers from moving them."""
+    """The change that sends an executor's pods to their pools and keeps autoscalers from moving them."""
     settings = paths.settings(task.label)
     work = read_work(ctx, paths, task.label)
     change = change_of(ctx, settings, placed, work, queue=queue_of(ctx, settings), later=later)
@@ -589,9 +589,9 @@ def _placement(
 
 
 def _write_settings(editor: Editor, settings: Path, container: Path, change: PodChange) -> None:
-    """Write the change of a pod into the settings by which the backend makes it, and into its container.
+    """Write the change of a pod into the executor's Kubernetes settings and its container.
 
-    A term is an entry of affinity there, and a variable from a field of the pod stands among the settings.
+    A term is an entry of affinity there, and a variable from a pod field is a setting.
     """
     fields = pod_fields(editor.get(settings) or {})
     edits = change.terms(mappings(value_at(fields.spec, TERMS)))
@@ -644,7 +644,7 @@ def _environment(
 def identity_of(tasks: Sequence[CompiledTask]) -> dict[str, str]:
     """The work, run and index of the pods of an executor, as :class:`~spotwright.placing.pods.Role` has them.
 
-    No index if the executor runs one task, outside of loops.
+    No index if the executor runs one task outside loops.
     """
     work = tasks[0].path if len({task.path for task in tasks}) == 1 else tasks[0].component
     several = len(tasks) > 1 or any(task.loops for task in tasks)
@@ -665,13 +665,13 @@ def _folder(ctx: PlaceContext, settings: Path, checkpoint: str) -> tuple[str, Po
 
 
 def claim_of(checkpoint: str) -> tuple[str, str]:
-    """The claim on which checkpoints lie and the folder there; empty for another place."""
+    """The claim and folder of the checkpoints; empty for another place."""
     claim, _, below = checkpoint.removeprefix(_PVC).strip("/").partition("/")
     return (claim, below) if checkpoint.startswith(_PVC) else ("", "")
 
 
 def named_constant(name: str, value: str, parameter: str = "secretNameParameter") -> dict[str, Any]:
-    """A name as the SDK writes it: as a text for older backends, and as a run-time value for newer ones."""
+    """A name as the SDK writes it: a string for older backends, and a run-time value for newer ones."""
     return {name: value, parameter: {"runtimeValue": {"constant": value}}}
 
 

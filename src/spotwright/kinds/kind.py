@@ -1,8 +1,7 @@
-"""The record of a kind: all that Spotwright knows of it. No module outside this package compares a kind with a name.
+"""The record of a kind: all that Spotwright knows of it. Modules outside this package never compare kinds by name.
 
-A module of this package that serves a family of kinds has their records as ``KINDS``: a new kind is a record in a module, and
-no other table. Kinds that are not placed have records too where something is known of their pods. The modules are imported
-when a kind is first looked up.
+Each module of a family of kinds has their records as ``KINDS``: a new kind is one record and no other table. Kinds that are not
+placed have records too if their pods are known. The modules are imported at the first lookup.
 """
 
 from __future__ import annotations
@@ -72,11 +71,11 @@ PlaceObject: TypeAlias = Callable[[PlaceContext], None]
 """Places one object through its context."""
 
 References: TypeAlias = Callable[[Mapping[str, Any]], Iterator[tuple[str, Any]]]
-"""The objects to which the spec of an object refers, each as kind of the same group, and name."""
+"""The objects to which an object's spec refers, each as its kind (of the same group) and name."""
 
 
 WhyNotEvicted: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], str]
-"""Why an eviction of a pod would cost its work something, by the pod's owners, nearest first; empty if it would not."""
+"""Why an eviction of a pod would cost its work something, by its owners, nearest first; empty if not."""
 
 
 Count: TypeAlias = Callable[[Mapping[str, Any], Path], int | None]
@@ -84,19 +83,19 @@ Count: TypeAlias = Callable[[Mapping[str, Any], Path], int | None]
 
 
 Holds: TypeAlias = Callable[[Mapping[str, Any], Others], Iterator[Path]]
-"""The paths of the objects that an object holds, each a mapping or a text that is YAML; other objects may say which."""
+"""The paths of the objects inside an object, each a mapping or a string of YAML; other objects may name them."""
 
 
 class Sharing(StrEnum):
-    """Who has the volume of a claim."""
+    """Which pods share the volume of a claim."""
 
-    NAMED = "named"  # all pods that name the claim, in other objects too
+    NAMED = "named"  # all pods that name the claim, of other objects too
     OBJECT = "object"  # all pods of the object for which it is made
     POD = "pod"  # one pod: each gets its own claim
 
 
 class Mount(NamedTuple):
-    """A place in a container at which it has a volume, or the ``folder`` of it; an empty folder is the whole volume."""
+    """A mount path in a container, with the ``folder`` of the volume there; an empty folder is the whole volume."""
 
     path: str
     folder: str = ""
@@ -106,9 +105,9 @@ class Mount(NamedTuple):
 class Claim(NamedTuple):
     """A PersistentVolumeClaim that pods have as a volume, by its name, or by that of the template from which it is made.
 
-    ``path`` leads to where the object names it or has its template. ``spec`` is what it asks for; empty for one that is named,
-    which is another object. ``mounts`` are the places in the containers of the pods. ``tasks`` are the names of the calls
-    whose pods have it, ``None`` if all pods of the template do.
+    ``path`` leads to its name or its template in the object. ``spec`` is the claim's; empty for a named one, which is another
+    object. ``mounts`` are the containers' mounts. ``tasks`` are the names of the calls whose pods have it, ``None`` for all
+    pods of the template.
     """
 
     name: str
@@ -121,9 +120,9 @@ class Claim(NamedTuple):
 
 
 class Earlier:
-    """Names of a list that come before one of them, as bits: thousands of tasks that each wait for all others need no sets.
+    """The names of a list before one of them, as bits, which replace thousands of large sets.
 
-    ``bits`` has the bit of each name of the list, and ``mask`` the bits of those in it.
+    ``bits`` has the bit of each name of the list, ``mask`` the bits of the earlier ones.
     """
 
     __slots__ = ("_bits", "_mask")
@@ -137,7 +136,7 @@ class Earlier:
         return isinstance(name, str) and bool(self._mask & self._bits.get(name, 0))
 
     def __eq__(self, other: object) -> bool:
-        """Whether they are the same names of lists with the same names."""
+        """Whether both have the same names out of equal lists."""
         if not isinstance(other, Earlier):
             return NotImplemented
         return self._mask == other._mask and (self._bits is other._bits or self._bits == other._bits)
@@ -150,8 +149,8 @@ class Earlier:
 class Call(NamedTuple):
     """A step on the way to pods: a task of a DAG, a step, a replicated job. ``where`` is the list in which it has its ``name``.
 
-    ``after`` are the names in that list which have ended before it begins. ``is_conditional``: it may not run at all. ``times``
-    is how often it runs at one time; ``None``: the object does not say.
+    ``after`` are the names in that list that end before it begins. ``is_conditional``: it may not run at all. ``times`` is its
+    number of parallel runs; ``None``: unknown.
     """
 
     where: Path
@@ -162,11 +161,10 @@ class Call(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One way by which an object comes to pods of a template: the calls, outermost first.
+    """One path of calls to a template's pods, outermost first.
 
-    ``times`` is how many pods it makes at one time, in all iterations of loops; ``None``: the object does not say.
-    ``locks`` are the mutexes that it holds, each with the number of the calls around what has it. An empty name is a lock that
-    may let in others.
+    ``times`` is its number of pods at one time, over all iterations of loops; ``None``: unknown. ``locks`` are the mutexes that
+    it holds, each with the number of calls around the holder. An empty name is a lock that may admit others.
     """
 
     calls: tuple[Call, ...]
@@ -175,7 +173,7 @@ class Run(NamedTuple):
 
 
 class Order(NamedTuple):
-    """In what order an object makes its pods: the runs of each template by its path, none where that is not known.
+    """The order of an object's pods: the runs of each template by its path, empty if unknown.
 
     ``limit`` is the most pods of the object at one time; ``None`` without a limit.
     """
@@ -189,7 +187,7 @@ Claims: TypeAlias = Callable[[Mapping[str, Any], Path], Iterator[Claim]]
 
 
 class Retry(StrEnum):
-    """Who makes a lost pod again."""
+    """Who recreates a lost pod."""
 
     NONE = "none"  # no controller
     JOB = "job"  # a Job, by its backoffLimit and podFailurePolicy
@@ -201,18 +199,18 @@ class Retry(StrEnum):
 
 
 class Reads(StrEnum):
-    """What the controller in the cluster reads of a kind."""
+    """The objects of a kind that the controller in the cluster reads."""
 
     NOTHING = "nothing"
-    OBJECTS = "objects"  # one that is named by a pod's owner, or by what is created
+    OBJECTS = "objects"  # those named by a pod's owner, or by a new object
     RUNS = "runs"  # all: each is a run, or a part of one
 
 
 class PodLevels(NamedTuple):
-    """A pod as its controller makes it of all levels of an object, and where what its own level lacks stands.
+    """A pod as its controller merges it from an object's levels, and the source of each inherited part.
 
-    ``path`` leads to the level to which a field is added, which has the ``form`` T, S or H of a place. ``spec`` has the fields of
-    a pod spec. ``where`` has paths of the object by paths in the spec, which hold for what is inside too.
+    ``path`` leads to the level that gets new fields, with the ``form`` T, S or H of a place. ``spec`` has the fields of a pod
+    spec. ``where`` has source paths by paths in the spec, also for the values inside.
     """
 
     path: Path
@@ -229,9 +227,9 @@ ReadLevels: TypeAlias = Callable[[Mapping[str, Any], Path], PodLevels]
 class PodPlace(NamedTuple):
     """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S, H or K.
 
-    ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``read`` merges the levels of a pod whose
-    fields stand elsewhere too. ``at_once`` counts the pods of the template that there are at one time. ``is_there``: whether the
-    holder has pods itself, as a template of Argo that calls others has not; by default it has.
+    ``job`` is the number of steps from the template up to its Job spec, 0 without one. ``read`` merges the levels of a pod with
+    inherited fields. ``at_once`` counts the template's pods at one time. ``is_there``: whether the holder itself has pods
+    (default), unlike an Argo template that calls others.
     """
 
     steps: tuple[str, ...]
@@ -244,7 +242,7 @@ class PodPlace(NamedTuple):
 
     @property
     def is_template(self) -> bool:
-        """Whether a pod template stands there, by Kubernetes or by Tekton, whose templates have no metadata."""
+        """Whether it is a pod template, of Kubernetes or of Tekton, whose templates have no metadata."""
         return self.form == "T" or str(self.steps[-1]).endswith("odTemplate")
 
     def levels(self, data: Mapping[str, Any], path: Path) -> PodLevels:
@@ -258,7 +256,7 @@ class PodPlace(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words that the field at a path may have; ``version``: in this version alone."""
+    """The values that the field at a path may have; ``version``: only in this version."""
 
     path: str
     words: tuple[str, ...]
@@ -266,11 +264,11 @@ class Words(NamedTuple):
 
 
 class RetryFields(NamedTuple):
-    """How people write what a kind retries. Paths are from the object, with ``*`` for every item or key.
+    """The retry fields of a kind. Paths are from the object, with ``*`` for every item or key.
 
-    ``home`` is the field that says how often, with ``[]`` behind the name of a list; empty without retries. ``levels`` are
-    the places at which people write retries, each with those words for them that it has. ``types`` are all fields of what stands
-    at a path: of a mapping each with its own type, of a list that of its items, ``None`` for what is not looked at.
+    ``home`` is the field of the limit, with ``[]`` behind the name of a list; empty without retries. ``levels`` are the places
+    of retries, each with its fields. ``types`` are all fields at a path: a mapping's with their types, a list's item type,
+    ``None`` where values are not checked.
     """
 
     home: str = ""
@@ -287,7 +285,7 @@ def _leads_never(_role: str) -> bool:
 
 
 def leads_by_name(role: str) -> bool:
-    """Whether a role has a name that people give to one which all others need."""
+    """Whether a role's name is usual for one that all others need."""
     return re.search(_LEADERS, role, re.IGNORECASE) is not None
 
 
@@ -295,42 +293,41 @@ _LEADERS = r"(^|-)(mpi)?(leader|driver|coordinator|launcher|master|chief|head|sc
 
 
 class Kind(NamedTuple):
-    """What is known of one kind. The interface of Kueue's ``GenericJob`` was the model for what belongs here.
+    """The facts about one kind, modelled on Kueue's ``GenericJob`` interface.
 
-    ``version`` is the one that is placed and read; empty: no API server is asked about the kind. ``more_versions`` are those
-    that a cluster may serve instead. ``takes_any_version``: another version has the same fields, or ``place`` reports it.
+    ``version`` is the one that is placed and read; empty: API servers are not asked about the kind. ``more_versions`` are
+    others that a cluster may serve. ``takes_any_version``: another version has the same fields, or ``place`` reports it.
     ``place`` places an object; ``None``: it passes through unchanged.
 
-    ``places`` locates its pods, ``holds`` the objects of other kinds inside it. ``claims`` are the object's claims,
-    ``order`` is the order of its pods; without it all run at one time. ``retry`` is who makes a lost one again, ``retries``
-    how people write that, ``mechanisms`` are its ways to go on after the end of an attempt. ``harm`` is what an interruption
-    does, where it hurts people and not the work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its
-    pods serve, unless the label ``spotwright.dev/role: worker`` or its own policy says that they work. ``is_of_nodes``:
-    it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it,
-    an eviction counts as a failure. ``pods_label`` is the label of its pods, and of no others, by whose value they are known,
-    ``restart_label`` the one with the number of the restart that all its pods share. ``suspended_by`` is the path of the
-    field that suspends it: its pods are deleted, and made again when it goes on. ``makes_pods_later``: after some have failed,
-    its controller waits before it makes the next.
+    ``places`` locates its pods, ``holds`` the objects of other kinds inside it. ``claims`` are the object's claims, ``order``
+    is the order of its pods; without it all run at one time. ``retry`` is who recreates a lost one, ``retries`` has the fields
+    for it, ``mechanisms`` are its ways of retrying. ``harm`` is the effect of an interruption on people, beyond the work.
+    ``is_gang``: its pods run together or not at all. ``may_work``: its pods serve, unless the label ``spotwright.dev/role:
+    worker`` or its own policy declares them workers. ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted``
+    is the cost of an eviction, where it may be free; without it, an eviction counts as a failure. ``pods_label`` is the label
+    that only its pods have and whose value identifies them, ``restart_label`` the one with the number of the restart, shared by
+    all its pods. ``suspended_by`` is the path of the field that suspends it: its pods are deleted, and recreated when it
+    resumes. ``makes_pods_later``: its controller backs off after failures.
 
-    ``leads`` says by the name of a role whether all others need it. ``is_partial``: its pods are whole only together with
-    another object. ``shows_pods_of_another``: it describes pods that another object has. ``annotations`` is where a holder of
-    pods has theirs.
+    ``leads`` tells by a role's name whether all others need it. ``is_partial``: another object completes its pods.
+    ``shows_pods_of_another``: it describes pods that another object has. ``annotations`` is the path of a holder's pod
+    annotations.
 
-    ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
-    controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
-    a role that names none. ``may_change``: its pods may be changed at any time, and count for what is made of them
-    afterwards. ``leaves_pods``: pods that it owns are left as they come, because they serve or have a special entrypoint.
+    ``top`` is the path of the spec that another kind may hold, as a CronWorkflow holds a Workflow's. ``roles`` are those that
+    its controller knows, ``container`` is the required name of the code's container, ``default_policy`` a role's default
+    restartPolicy. ``may_change``: its pods may be changed at any time, and changes apply to later pods. ``leaves_pods``: pods
+    that it owns stay unchanged, because they serve or have a special entrypoint.
 
-    ``makes`` are kinds that its controller makes, whose objects follow theirs and are not placed by themselves.
-    ``hands_down``: what its controller makes is placed by the policy of the object, of which it copies no metadata.
-    ``references`` are the objects that its placement reads. ``is_queued``: Kueue gives it the default queue of its namespace,
-    as Kueue is installed; kinds that Kueue manages only where its administrator says so are not. Source: kubernetes-sigs/kueue,
-    ``config/components/manager/controller_manager_config.yaml``.
-    ``old_fields`` of its spec belong to older releases under the same apiVersion; its API server drops them.
+    ``makes`` are kinds that its controller makes, whose objects are not placed by themselves. ``hands_down``: its policy
+    applies to the objects that its controller makes without its metadata. ``references`` are the objects that its placement
+    reads. ``is_queued``: Kueue gives it the default queue of its namespace, in Kueue's default installation; kinds that its
+    administrator has to enable do not count. Source: kubernetes-sigs/kueue,
+    ``config/components/manager/controller_manager_config.yaml``. ``old_fields`` of its spec belong to older releases under the
+    same apiVersion; its API server drops them.
 
-    ``short_name`` is one of kubectl's. ``page`` is its page in docs/kinds, which is made of this record, ``page_of_retries``
-    the kind that goes on as it does, whose table it does not repeat. ``notes`` are facts for its users that no other
-    field has, one a line, ``tried`` says on what it was tried.
+    ``short_name`` is one of kubectl's. ``page`` is its page in docs/kinds, generated from this record, ``page_of_retries`` a
+    kind that retries alike, whose table is not repeated. ``notes`` are further facts for users, one a line, ``tried`` says on
+    what it was tried.
     """
 
     group: str
@@ -385,12 +382,12 @@ class Kind(NamedTuple):
 
     @property
     def plural(self) -> str:
-        """The plural of its name, as it stands in paths of the API."""
+        """The plural of its name in paths of the API."""
         return f"{self.name.lower()}s"
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is known of what its objects have in them."""
+        """Whether anything is known about its objects."""
         return self.place is not None or self.places != () or self.holds is not None or self.shows_pods_of_another
 
     @property
@@ -418,7 +415,7 @@ def pods_at(
 
 
 def holds_at(*paths: str) -> Holds:
-    """What a kind holds whose inner objects stand at these paths, whatever other objects say."""
+    """The inner objects at these paths, whatever other objects say."""
 
     def holds(data: Mapping[str, Any], _others: Others) -> Iterator[Path]:
         for path in paths:
@@ -444,7 +441,7 @@ def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Pa
 def calls_after(
     where: Path, after: Mapping[str, Iterable[str]], stay: Iterable[str] = (), conditional: Iterable[str] = ()
 ) -> dict[str, Call]:
-    """The calls of a list by their names, each behind all before it. ``stay`` are those that do not end by themselves."""
+    """The calls of a list by their names, each after all before it. ``stay`` are those that do not end by themselves."""
     bits = {name: 1 << index for index, name in enumerate(after)}
     needed = {name: [one for one in set(given) if one in bits] for name, given in after.items()}
     before = dict.fromkeys(bits, 0)
@@ -452,7 +449,7 @@ def calls_after(
     try:
         order: Iterable[str] = list(sorter.static_order())
     except CycleError:
-        order = (name for _ in bits for name in bits)  # a circle, whose tasks never run: until nothing changes
+        order = (name for _ in bits for name in bits)  # tasks of a cycle never run: until nothing changes
     changed = 0
     for count, name in enumerate(order):
         found = before[name]
@@ -490,7 +487,7 @@ def claims_made(data: Any, path: Path, sharing: Sharing) -> Iterator[Claim]:
 
 
 def mounts_in(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The mounts of volumes in containers, anywhere in a pod spec or what holds its fields."""
+    """The volume mounts of containers, anywhere in a pod spec or a holder."""
     if isinstance(value, dict):
         mounts = value.get("volumeMounts")
         yield from (one for one in (mounts if isinstance(mounts, list) else ()) if isinstance(one, dict))
@@ -501,7 +498,7 @@ def mounts_in(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def claims_of_each(path: str) -> Claims:
-    """What each pod of a kind gets that has templates of claims at this path."""
+    """The claims of each pod of a kind with claim templates at this path."""
 
     def claims(data: Mapping[str, Any], _pods: Path) -> Iterator[Claim]:
         yield from claims_made(data, _steps(path), Sharing.POD)
@@ -515,7 +512,7 @@ def _mappings(data: Any, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def one_pod(_data: Mapping[str, Any], _path: Path) -> int:
-    """A single pod."""
+    """One pod."""
     return 1
 
 
@@ -525,12 +522,12 @@ def replicas(data: Mapping[str, Any], path: Path) -> int | None:
 
 
 def number_at(data: Mapping[str, Any], path: Path, default: int = 1) -> int | None:
-    """A count in a field of an object; ``None`` where it is known only later."""
+    """A count in a field of an object; ``None`` for a placeholder."""
     return whole_number(value_at(data, path), default)
 
 
 def product(*counts: int | None) -> int | None:
-    """The product of counts; ``None`` if one of them is not known."""
+    """The product of counts; ``None`` if one is unknown."""
     return prod(known) if len(known := [one for one in counts if one is not None]) == len(counts) else None
 
 
@@ -560,41 +557,41 @@ def group_of(api_version: str) -> str:
 
 
 def kind_of(api_version: str, name: str) -> Kind:
-    """The record of a kind, by any version of its group; one without any facts for an unknown kind."""
+    """The record of a kind, by any version of its group; an empty record for an unknown kind."""
     return kind_in(group_of(api_version), name)
 
 
 def kind_in(group: str, name: str) -> Kind:
-    """The record of a kind of a group; one without any facts for an unknown kind."""
+    """The record of a kind of a group; an empty record for an unknown kind."""
     return all_kinds().get((group, name)) or Kind(group=group, name=name)
 
 
 def run_kind(data: Mapping[str, Any]) -> Kind:
-    """The record of the kind of a run or of a part of one; no two have one name, so lists need not say the group."""
+    """The record of the kind of a run or of a part of one; their names are unique, so lists may omit the group."""
     return run_kinds().get(str(data.get("kind"))) or Kind(group="", name=str(data.get("kind")))
 
 
 @cache
 def run_kinds() -> Mapping[str, Kind]:
-    """Every kind of which objects are runs, or parts of one, by its name."""
+    """Every kind whose objects are runs, or parts of one, by name."""
     runs = [kind for kind in all_kinds().values() if kind.reads is Reads.RUNS]
     return {kind.name: kind for kind in sorted(runs, key=lambda kind: kind.name)}
 
 
 def may_be_run(api_version: str, name: str) -> bool:
-    """Whether an object may be a run, or a part of one: kinds of such a name in unknown groups may be too."""
+    """Whether an object may be a run, or a part of one; unknown groups with such a kind count too."""
     other = all_kinds().get((group_of(api_version), name))
     return name in run_kinds() and (other is None or other.reads is Reads.RUNS)
 
 
 @cache
 def kinds_of_every_node() -> frozenset[str]:
-    """The names of the kinds of which each node has a pod, whatever else is placed there."""
+    """The kinds with a pod on each node, such as DaemonSet."""
     every = all_kinds().values()
     return frozenset(kind.name for kind in every if any(place.duty is PodRole.SYSTEM for place in kind.places))
 
 
 @cache
 def placed_kind(name: str) -> Kind | None:
-    """The kind of this name that is placed, whatever its group; of several, that of the shorter group."""
+    """The placed kind of this name in any group; of several, the first by group."""
     return next((kind for kind in all_kinds().values() if kind.name == name and kind.place and kind.version), None)

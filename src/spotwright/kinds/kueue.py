@@ -1,6 +1,6 @@
 """Kueue's objects that go with the pools: ResourceFlavors, a ClusterQueue with their order, and LocalQueues.
 
-A flavor says on which nodes its quota is, so a ResourceFlavor gets the labels and taints of the pool that it stands for. Kueue
+A flavor determines the nodes of its quota, so a ResourceFlavor gets the labels and taints of its pool. Kueue
 adds ``nodeLabels`` to the pods' node selector and gives the flavor only to pods that tolerate its ``nodeTaints``, so a flavor
 that lacks its pool's taints sends work to other nodes, or work without a policy to spot. The pool is the one with the flavor's
 name, or the only one that has all of its labels. Tolerations are never added: Kueue adds them to every pod of the flavor.
@@ -80,7 +80,7 @@ def _write_taints(ctx: PlaceContext, pool: Pool) -> None:
 
 
 def _warn_of_tolerations(ctx: PlaceContext, pool: Pool) -> None:
-    """Warn of tolerations of the flavor for the taints of spot nodes, which give every work the flavor."""
+    """Warn of tolerations of the flavor for the taints of spot nodes, which admit all work to the flavor."""
     keys = {taint.key for taint in flavor_taints(pool)}
     for index, one in enumerate(ctx.get("spec", "tolerations") or ()):
         if pool.is_spot and (not one.get("key") or one.get("key") in keys):
@@ -91,7 +91,7 @@ def _warn_of_tolerations(ctx: PlaceContext, pool: Pool) -> None:
 
 KINDS = (
     Kind(group="kueue.x-k8s.io", name="ResourceFlavor", place=_place_flavor, is_of_nodes=True),
-    Kind(group="kueue.x-k8s.io", name="Workload", shows_pods_of_another=True),  # of the object that is queued
+    Kind(group="kueue.x-k8s.io", name="Workload", shows_pods_of_another=True),  # of the queued object
     Kind(
         group="workload.codeflare.dev",
         name="AppWrapper",
@@ -122,7 +122,7 @@ class QueueOptions:
 
     @property
     def is_v1beta2(self) -> bool:
-        """Whether the objects are of the newer version."""
+        """Whether the objects have the newer version."""
         return self.version is None or self.version >= _FIRST_V1BETA2
 
     @property
@@ -132,7 +132,7 @@ class QueueOptions:
 
 
 def queue_lines(pools: Mapping[str, Pool], options: QueueOptions, ladder: Sequence[str] = ()) -> Iterator[str]:
-    """The lines of the objects. ``ladder`` is that of the default policy, whose order the flavors follow.
+    """The lines of the objects. ``ladder`` is the default policy's, whose order the flavors follow.
 
     Raises :class:`InputError` if there are more pools than a queue can have flavors.
     """
@@ -207,7 +207,7 @@ def _covered(ordered: Sequence[Pool], options: QueueOptions) -> list[str]:
 
 
 def _quota(pool: Pool, resource: str, options: QueueOptions) -> tuple[int, str]:
-    """The quota of a pool's flavor, and the comment that says where it comes from."""
+    """The quota of a pool's flavor, and the comment on its source."""
     given = options.quotas.get((pool.name, resource))
     if given is not None:
         return given, ""
@@ -218,7 +218,7 @@ def _quota(pool: Pool, resource: str, options: QueueOptions) -> tuple[int, str]:
 
 
 def unknown_quotas(pools: Mapping[str, Pool], options: QueueOptions) -> list[str]:
-    """The quotas that someone has to set, as ``POOL:RESOURCE``."""
+    """The quotas left for the user to set, as ``POOL:RESOURCE``."""
     ordered = list(pools.values())
     resources = _covered(ordered, options)
     return [

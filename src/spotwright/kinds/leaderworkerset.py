@@ -1,9 +1,9 @@
 """LeaderWorkerSet: groups of pods that serve a model together, each with a leader and its workers.
 
-A StatefulSet of the set owns the leaders, and each leader owns a StatefulSet with the workers of its group. By default a pod that
-is lost, or a container that starts again, has the controller delete the leader, and with it everything of the group, which
-is made again, uncounted and without a bound. So a set is treated as other services are: it stays unchanged
-unless it says that it is a worker, and its leaders stay on on-demand.
+A StatefulSet of the set owns the leaders, and each leader owns a StatefulSet with the workers of its group. By default the
+controller reacts to a lost pod or a restarted container by deleting the leader and so the whole group, which it recreates,
+uncounted and without a bound. So a set is treated like other services: it stays unchanged unless it is declared a worker, and
+its leaders stay on on-demand.
 
 Sources: kubernetes-sigs/lws, ``api/leaderworkerset/v1/leaderworkerset_types.go`` (fields, labels, restart policies) and
 ``pkg/controllers/pod_controller.go`` (``handleRestartPolicy``; the owner of the workers' StatefulSet).
@@ -38,7 +38,7 @@ _AFTER: dict[str, tuple[str, str]] = {
     "None": ("its StatefulSet makes the pod again", _WHOLE),
     "Default": ("its StatefulSet makes the pod again", _WHOLE),
 }
-"""What the loss of a worker does, and that of a leader, by the set's ``restartPolicy``; the first is the default."""
+"""The effects of losing a worker and a leader, by the set's ``restartPolicy``; the first is the default."""
 
 _UNCOUNTED = "; retries are not counted, and the other groups go on"
 _FROZEN = "a changed template replaces the groups one after the other (rolloutStrategy)"
@@ -86,7 +86,7 @@ def _place_pods(ctx: PlaceContext, name: str, reason: str, duty: PodRole) -> Pla
 
 
 def _explain(ctx: PlaceContext, *, has_leaders: bool) -> None:
-    """Report what an interruption would stop, and that leaders without their own template are on spot too."""
+    """Report the effect of an interruption, and leaders on spot because they lack their own template."""
     if whole_number(ctx.get("spec", "replicas"), 1) == 1:
         text = f"{ctx.name}: no work is done while its only group is made again: set replicas to 2 or more"
         ctx.add_finding(Level.NOTE, ctx.at("spec"), text)
@@ -103,7 +103,7 @@ def _groups(data: Mapping[str, Any], _path: Path) -> int | None:
 
 
 def _workers(data: Mapping[str, Any], _path: Path) -> int | None:
-    """The workers of all groups, with their leaders where those have the same template."""
+    """The workers of all groups, with the leaders if they share the template."""
     size = number_at(data, ("spec", *_TOP[1:], "size"))
     has_leaders = value_at(data, (*_TOP, "leaderTemplate")) is not None
     return product(_groups(data, _path), None if size is None else size - has_leaders)

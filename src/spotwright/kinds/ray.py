@@ -1,10 +1,10 @@
-"""Ray on Kubernetes (KubeRay): RayCluster, RayJob and RayCronJob, and a RayService that asks for spot itself.
+"""Ray on Kubernetes (KubeRay): RayCluster, RayJob and RayCronJob, and a RayService with its own policy.
 
-The head holds the state of the cluster (GCS), so it stays on on-demand; the worker groups follow the policy. KubeRay creates a
-lost worker again from the same template without counting, and Ray runs its tasks again. A RayJob that fails is tried again on a
-new RayCluster, at most ``backoffLimit`` times; each try has the whole ``activeDeadlineSeconds``. Sources: ray-project/kuberay
-v1.7.0, ``ray-operator/controllers/ray/rayjob_controller.go``, ``utils/validation.go``; Ray, "GCS fault tolerance in KubeRay",
-"KubeRay label-based scheduling", "Use labels to control scheduling" (market types).
+The head holds the state of the cluster (GCS), so it stays on on-demand; the worker groups follow the policy. KubeRay recreates
+a lost worker from the same template, uncounted, and Ray reruns its tasks. A failed RayJob is retried on a new RayCluster, at
+most ``backoffLimit`` times; each try has the whole ``activeDeadlineSeconds``. Sources: ray-project/kuberay v1.7.0,
+``ray-operator/controllers/ray/rayjob_controller.go``, ``utils/validation.go``; Ray, "GCS fault tolerance in KubeRay", "KubeRay
+label-based scheduling", "Use labels to control scheduling" (market types).
 """
 
 from __future__ import annotations
@@ -133,15 +133,15 @@ def _job_at(ctx: PlaceContext, at: Path) -> None:
 
 
 def _run_of(ctx: PlaceContext) -> str:
-    """The run of a RayJob's pods: its name, because each retry has a RayCluster with another name."""
+    """The run of a RayJob's pods: its name, because each retry's RayCluster has a new name."""
     name = ctx.get("metadata", "name")
     return str(name) if name and ctx.get("kind") == "RayJob" else _CLUSTER_LABEL
 
 
 def _warn_of_starting_over(ctx: PlaceContext, at: Path, spot: list[Placed]) -> None:
-    """Report a RayJob whose next try cannot find the checkpoints of the one before, because its run is the RayCluster.
+    """Report a RayJob whose retry cannot find the checkpoints of the try before, because its run is the RayCluster.
 
-    It is a warning where the policy names a place for checkpoints.
+    It is a warning if the policy names a place for checkpoints.
     """
     if _run_of(ctx) != _CLUSTER_LABEL:
         return
@@ -178,9 +178,9 @@ def _place_service(ctx: PlaceContext) -> None:
 
 
 def _place_groups(ctx: PlaceContext, at: Path, run: str, duty: PodRole = PodRole.WORKER) -> list[Placed]:
-    """Place the head and the worker groups of the cluster spec at ``at``, and report what the operator will not take.
+    """Place the head and the worker groups of the cluster spec at ``at``, and report what the operator refuses.
 
-    ``duty`` is that of the worker groups.
+    ``duty`` is the worker groups'.
     """
     if not isinstance(ctx.editor.get((*at, "headGroupSpec")), dict):
         raise ctx.problem(at, "expected a cluster with a headGroupSpec")
@@ -214,10 +214,9 @@ def _place_group(
 
 
 def market_type(group: Mapping[str, Any]) -> tuple[str, Path]:
-    """The market type by which Ray gives tasks to a group, ``spot`` or ``on-demand``, and where it stands in the group's spec.
+    """The market type by which Ray assigns tasks to a group (``spot`` or ``on-demand``), and its path in the group's spec.
 
-    Ray does not place pods by it, and KubeRay neither: the label only tells Ray's scheduler what the nodes are. Both are empty
-    if the group has no market type.
+    Neither Ray nor KubeRay places pods by it: the label only informs Ray's scheduler. Both are empty without a market type.
     """
     label = value_at(group, ("labels", _MARKET))
     if label:
@@ -234,7 +233,7 @@ def market_type(group: Mapping[str, Any]) -> tuple[str, Path]:
 
 
 def _check_market(ctx: PlaceContext, placed: Placed, market: str, path: Path) -> None:
-    """Report a group that its market type keeps on on-demand, and one whose nodes are of another market."""
+    """Report a group that its market type keeps on on-demand, and one whose nodes belong to another market."""
     if placed.policy.spot is None or not market:
         return
     name, source = placed.report.name, placed.policy.sources["spot"]
@@ -287,7 +286,7 @@ def _check_head(ctx: PlaceContext, at: Path, head: Placed, workers: list[Placed]
 
 
 def _check_autoscaling(ctx: PlaceContext, at: Path, count: int) -> None:
-    """Warn of settings that Ray's autoscaler does not work with."""
+    """Warn of settings that are incompatible with Ray's autoscaler."""
     if ctx.editor.get((*at, "enableInTreeAutoscaling")) is not True:
         return
     for index in range(count):
@@ -301,7 +300,7 @@ def _check_autoscaling(ctx: PlaceContext, at: Path, count: int) -> None:
 
 
 def _warn_of_no_fallback(ctx: PlaceContext, at: Path, members: list[Placed]) -> None:
-    """Warn once that no worker falls back to on-demand, and how a cluster keeps workers there."""
+    """Warn once that workers do not fall back to on-demand, and how to keep some there."""
     preferring = [placed for placed in members if placed.on_spot and _has_both(placed)]
     if preferring:
         names = ", ".join(placed.report.name for placed in preferring)
@@ -315,7 +314,7 @@ def _has_both(placed: Placed) -> bool:
 
 
 def _settle_retries(ctx: PlaceContext, at: Path, spot: list[Placed]) -> str:
-    """Write how often a failed RayJob is tried again and how long a try may take; returns what a failure does then."""
+    """Write a RayJob's retry limit and the deadline of a try; returns the effect of a failure."""
     for problem in _refused_retries(ctx, at):
         ctx.add_finding(Level.WARNING, at, f"{problem}, so a job that fails after an interruption is not tried again")
         return "if the job fails by it, the job is not tried again"
@@ -353,7 +352,7 @@ def _check_end(ctx: PlaceContext, at: Path) -> None:
 
 
 def _pods_of_group(data: Mapping[str, Any], path: Path) -> int | None:
-    """The pods of a worker group at one time; where Ray's autoscaler is on, the most that it makes.
+    """The pods of a worker group at one time; with Ray's autoscaler, its maximum.
 
     Source: ray-project/kuberay, ``apis/ray/v1/raycluster_types.go``.
     """

@@ -1,9 +1,9 @@
-"""Kinds whose pods serve others, which go to no spot pool, and the exception: Deployments of workers that are labelled so.
+"""Kinds whose pods serve and stay off spot pools, with the exception of Deployments that are labelled as workers.
 
 An interruption would hit users of services, datastores and notebooks. A Deployment usually serves requests or stores data, and
-is then left unchanged. ``spotwright.dev/role: worker`` on the object or its pod template says that its replicas take their
-work from a queue and may come and go; so does its own policy (``spotwright.dev/spot``, ``spotwright.dev/policy``). A
-Deployment does not count and never ends: it creates each lost pod again. Source: Kubernetes, "Deployments".
+stays unchanged then. ``spotwright.dev/role: worker`` on the object or its pod template declares that its replicas take work
+from a queue and may come and go; so does its own policy (``spotwright.dev/spot``, ``spotwright.dev/policy``). A Deployment
+recreates each lost pod, uncounted, and never ends. Source: Kubernetes, "Deployments".
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DEPLOYMENT = Mechanism(
 
 
 SERVES = "it serves requests, so an interruption is an outage; keep it on on-demand"
-"""What an interruption does to the users of a service."""
+"""The effect of an interruption on the users of a service."""
 
 _STORES = "it is often a datastore, and its volume may be bound to a zone; keep it on on-demand"
 _EVERYWHERE = "it runs on every node; where spot nodes need it, give it only a toleration of their taint"
@@ -63,7 +63,7 @@ _KNATIVE = (
 
 
 def leave_unchanged(ctx: PlaceContext, way_out: str = "") -> None:
-    """Report that the object stays unchanged, with the reason and, if there is one, what makes it placed."""
+    """Report that the object stays unchanged, with the reason and any way to have it placed."""
     text = f"{_named(ctx)} stays unchanged: {_reason(ctx)}"
     ctx.add_finding(Level.WARNING, ctx.at("kind"), f"{text}; {way_out}" if way_out else text)
 
@@ -88,7 +88,7 @@ def _record(ctx: PlaceContext) -> Kind:
 
 
 def _reason(ctx: PlaceContext) -> str:
-    """Why an interruption of the object would hurt."""
+    """Why an interruption of the object would do harm."""
     harm = _record(ctx).harm
     return _STORES if harm == SERVES and has_claim(ctx) else harm
 
@@ -106,7 +106,7 @@ def _keep_on_demand(ctx: PlaceContext) -> None:
         leave_unchanged(ctx, _ON_DEMAND if paths else "")
         return
     if policy.spot is not Spot.NEVER:
-        if is_of_tasks:  # a pattern that is meant for other work may match too
+        if is_of_tasks:  # a pattern meant for other work may match too
             leave_unchanged(ctx, _ON_DEMAND)
             return
         text = (
@@ -124,7 +124,7 @@ def _keep_on_demand(ctx: PlaceContext) -> None:
 def _place(ctx: PlaceContext, path: Path, name: str = "", *, is_everywhere: bool = False) -> Placed:
     """Write only the tolerations and the affinity of the pods at a path.
 
-    ``is_everywhere``: they run on each node, so a preference has no meaning and they may use nodes with GPUs.
+    ``is_everywhere``: they run on each node, so preferences are void and GPU nodes are allowed.
     """
     pod = ctx.editor.get(path)
     value = {**pod, "containers": pod.get("containers") or list(_containers(pod))}
@@ -144,14 +144,14 @@ def _place(ctx: PlaceContext, path: Path, name: str = "", *, is_everywhere: bool
 
 
 def _containers(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The containers of a predictor that names a model instead, as ``model`` or by its framework."""
+    """The containers of a predictor that names a model, as ``model`` or by framework, instead."""
     for name, given in pod.items():
         if isinstance(given, dict) and isinstance(given.get("resources"), dict):
             yield {"name": name, "resources": given["resources"]}
 
 
 def _place_daemon_set(ctx: PlaceContext) -> None:
-    """Place a DaemonSet by its own policy: on which nodes it runs."""
+    """Place a DaemonSet on the nodes of its own policy."""
     path = ctx.at("spec", "template", "spec")
     if not ctx.has_own_policy or not isinstance(ctx.editor.get(path), dict) or _is_named(ctx):
         leave_unchanged(ctx, "label it spotwright.dev/spot: prefer, and place adds that")
@@ -174,7 +174,7 @@ def _place_deployment(ctx: PlaceContext) -> None:
     refuse_misplaced(ctx, ctx.at("spec"), (*template, "spec"), POD_FIELDS)
     refuse_at_template(ctx, template)
     check(ctx, (*template, "spec"), POD)
-    is_bound = has_claim(ctx)  # by a volume of the user's
+    is_bound = has_claim(ctx)  # by the user's volume
     role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name, duty=duty_of(ctx))
     placed = place_pod(ctx, role)
     placed.report.mechanism = _DEPLOYMENT
@@ -185,7 +185,7 @@ def _place_deployment(ctx: PlaceContext) -> None:
 
 
 def is_left(ctx: PlaceContext) -> bool:
-    """Whether an object of a kind that usually serves stays unchanged, which is reported: it is not declared a worker."""
+    """Whether an object of a serving kind stays unchanged, with a report: it is not declared a worker."""
     if ctx.has_own_policy or _is_labelled(ctx):
         return False
     leave_unchanged(ctx, f"if it only takes work from a queue, label it {_ROLE_LABEL}: {_WORKER}")
@@ -200,12 +200,12 @@ def _is_labelled(ctx: PlaceContext) -> bool:
 
 
 def duty_of(ctx: PlaceContext) -> PodRole:
-    """What such an object is for: one that is only kept on on-demand by its own policy serves, as others do."""
+    """The purpose of such an object: one that its own policy only keeps on on-demand serves."""
     return PodRole.WORKER if _is_labelled(ctx) or ctx.policy(ctx.name).spot is not Spot.NEVER else PodRole.SERVING
 
 
 def _explain(ctx: PlaceContext, placed: Placed, *, is_bound: bool) -> None:
-    """Report what a Deployment does with its replicas on spot, and what would hurt it."""
+    """Report how a Deployment treats its replicas on spot, and what would harm it."""
     placed.report.after_interruption = (
         "the Deployment creates the pod again, uncounted; the other replicas go on; a message is worked on again if it is "
         "acknowledged only when its work is done"

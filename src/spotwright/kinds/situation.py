@@ -1,8 +1,7 @@
-"""What pods an object makes: where their templates stand, how many of each there are at once, and whether they need each other.
+"""The pods that an object makes: their templates, how many of each run at once, and whether they need each other.
 
-Lint and the reviews of objects ask it, so that what holds of a shared claim or of a gang holds for every kind, also for an object
-inside another one. The facts stand in the records of kinds. What an object does not say, such as the number of a loop's pods, is
-not known, and never guessed.
+Lint and the reviews of objects use it, so that rules on shared claims or gangs apply to every kind, also inside other objects.
+The facts are in the records of kinds. Unstated numbers, such as a loop's pods, are unknown, never guessed.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ __all__ = [
 class PodGroup(NamedTuple):
     """The pods of one template. ``path`` leads to the template or the holder, as ``place.form`` says.
 
-    ``at_once`` is the most pods that there are at one time; ``None``: the object does not say. ``is_gang``: they and the
-    other groups of the object run together or not at all. ``runs`` are the ways by which the object comes to them, none
-    where that is not known. ``limit`` is the most pods of the object at one time, if it has a limit.
+    ``at_once`` is the most pods at one time; ``None``: unknown. ``is_gang``: they and the other groups of the object run
+    together or not at all. ``runs`` are the paths of calls to them, empty if unknown. ``limit`` is the most pods of the object
+    at one time, if it has a limit.
     """
 
     place: PodPlace
@@ -72,7 +71,7 @@ class PodGroup(NamedTuple):
 
 
 def pod_places(data: Mapping[str, Any]) -> Iterator[tuple[PodPlace, Path]]:
-    """Where an object has pod templates or their holders, in the order of its record: :func:`pod_groups` without counting."""
+    """The places of an object's pod templates and holders, in its record's order: :func:`pod_groups` without counting."""
     kind = kind_of(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
     for place in kind.places:
         for at in matching(data, place.steps):
@@ -83,7 +82,7 @@ def pod_places(data: Mapping[str, Any]) -> Iterator[tuple[PodPlace, Path]]:
 def pod_groups(data: Mapping[str, Any], pod_paths: Sequence[Path] = ()) -> Iterator[PodGroup]:
     """The pods of an object by their templates, in the order of its record, then those at ``pod_paths``, as users name them.
 
-    None of a kind that is not known and has no such path. Objects inside it are asked by themselves: :func:`held_objects`.
+    Empty for an unknown kind without such a path. Objects inside it are separate: :func:`held_objects`.
     """
     api_version, name = str(data.get("apiVersion") or ""), str(data.get("kind") or "")
     kind, known = kind_of(api_version, name), set()
@@ -106,13 +105,13 @@ def pod_groups(data: Mapping[str, Any], pod_paths: Sequence[Path] = ()) -> Itera
 def pipeline_groups(pair: Any) -> Iterator[PodGroup]:
     """The pods of a compiled pipeline by their executors, in the order of the document; ``pair`` has its two documents.
 
-    The form of their places is ``K``: the path leads to the Kubernetes settings of the executor, which may not be there.
+    The form of their places is ``K``: the path leads to the Kubernetes settings of the executor, which may be missing.
     """
     runs: dict[str, list[Run]] = {}
     ir = value_at(pair, PIPELINE)
     if not isinstance(ir, dict):
         return
-    with suppress(IrError):  # its order is not known; place refuses it
+    with suppress(IrError):  # its order is unknown; place refuses it
         require_size(ir)
         _unfold(ir, ("root",), (), 1, runs)
     executors = value_at(ir, ("deploymentSpec", "executors"))
@@ -147,7 +146,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _iterations(task: Mapping[str, Any]) -> int | None:
-    """How many iterations of a task run at one time; ``None`` where its items come with the run."""
+    """The parallel iterations of a task; ``None`` if only the run has its items."""
     iterator = task.get("parameterIterator") or task.get("artifactIterator")
     if iterator is None:
         return 1
@@ -162,7 +161,7 @@ def _iterations(task: Mapping[str, Any]) -> int | None:
 
 
 def run_together(one: PodGroup, other: PodGroup) -> bool | None:
-    """Whether there are pods of two groups of an object at one time; ``None``: the object does not say."""
+    """Whether pods of two groups of an object run at the same time; ``None``: unknown."""
     if not one.runs or not other.runs or len(one.runs) * len(other.runs) > _MOST_RUNS**2:
         return None
     if 1 in (one.limit, other.limit):
@@ -172,11 +171,11 @@ def run_together(one: PodGroup, other: PodGroup) -> bool | None:
 
 
 def _meet(one: Run, other: Run, *, across: bool = False) -> bool | None:
-    """Whether two runs are there at one time: they are not where the first calls in which they differ follow each other.
+    """Whether two runs overlap: not if the first calls in which they differ follow each other.
 
-    Nor are those that hold one mutex, unless what has it is around both.
+    Nor if they hold the same mutex, unless its holder is around both.
 
-    ``across``: or in two iterations of a loop around both.
+    ``across``: they may also be in two iterations of a loop around both.
     """
     pairs = list(zip(one.calls, other.calls, strict=False))
     same = next((depth for depth, (a, b) in enumerate(pairs) if a != b), len(pairs))
@@ -199,12 +198,12 @@ def _meet(one: Run, other: Run, *, across: bool = False) -> bool | None:
     return None if a.is_conditional and b.is_conditional else True
 
 
-_MOST_RUNS = 256  # of one template; beyond, no answer
-_MOST_COMPARED = 12  # runs of one template, of which every choice is looked at
+_MOST_RUNS = 256  # of one template; beyond, unknown
+_MOST_COMPARED = 12  # runs of one template for which every subset is examined
 
 
 def _most(runs: Sequence[Run], limit: int | None) -> int | None:
-    """The most pods of these runs at one time; ``None`` where it is not known."""
+    """The most pods of these runs at one time; ``None`` if unknown."""
     if not runs or len(runs) > _MOST_RUNS or any(run.times is None for run in runs):
         return None
     meet = {(a, b): _meet(runs[a], runs[b]) for a, b in combinations(range(len(runs)), 2)}
@@ -223,7 +222,7 @@ def _most(runs: Sequence[Run], limit: int | None) -> int | None:
 
 
 def _heaviest(among: Sequence[int], times: Sequence[int], meet: Mapping[tuple[int, int], bool | None]) -> int:
-    """The most pods of runs of which every two meet."""
+    """The most pods of runs that all overlap pairwise."""
     if not among:
         return 0
     first, rest = among[0], among[1:]
@@ -232,10 +231,10 @@ def _heaviest(among: Sequence[int], times: Sequence[int], meet: Mapping[tuple[in
 
 
 def pod_claims(data: Any, group: PodGroup) -> list[Claim]:
-    """The claims that the pods of a group have as volumes, with the places at which their containers mount them.
+    """The claims that the pods of a group have as volumes, with their containers' mounts.
 
-    ``data`` is the object, or the pair of a compiled pipeline. Whether the claim is there, and how it may be mounted, another
-    object says, by the claim's name.
+    ``data`` is the object, or the pair of a compiled pipeline. The existence and access modes of a named claim are in another
+    object.
     """
     if group.place.form == "K":
         return list(_claims_of_executor(data, group.path))
@@ -258,7 +257,7 @@ def pods_with(group: PodGroup, claims: Iterable[Claim]) -> PodGroup:
 
 
 def _claims_of_executor(pair: Any, settings: Path) -> Iterator[Claim]:
-    """The claims that an executor mounts that the pipeline names, or that a task of it makes; others come with the run."""
+    """The claims of an executor that the pipeline names or that its tasks make; others come with the run."""
     mounts = value_at(pair, (*settings, "pvcMount"))
     for index, mount in enumerate(mounts if isinstance(mounts, list) else ()):
         given = value_at(mount, ("pvcNameParameter",), mount)
@@ -273,7 +272,7 @@ def _claims_of_executor(pair: Any, settings: Path) -> Iterator[Claim]:
 
 
 def _claim_makers(ir: Any, given: Any, label: str) -> dict[str, dict[str, Any]]:
-    """The tasks of a pipeline that make the claim whose name a parameter has, each with what it asks for.
+    """The tasks that make the claim named by a parameter, each with the claim's spec.
 
     A parameter of a component is followed to all tasks that call the component. Source: kfp-kubernetes, ``CreatePVC``.
     """
@@ -304,7 +303,7 @@ def _claim_makers(ir: Any, given: Any, label: str) -> dict[str, dict[str, Any]]:
 
 
 def _calls_of(ir: Any) -> dict[str, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]]:
-    """The tasks that call each component: the component in whose DAG each stands (empty: the root), it, and all of that DAG."""
+    """The tasks that call each component: the component whose DAG has the task (empty: the root), the task, and that DAG."""
     calls: dict[str, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
     for name, one in (*value_at(ir, ("components",), {}).items(), ("", value_at(ir, ("root",)))):
         tasks = value_at(one, ("dag", "tasks"))
@@ -318,7 +317,7 @@ _ASKED = (("accessModes", "access_modes"), ("storageClassName", "storage_class_n
 
 
 def _asked_of_claim(parameters: Any) -> dict[str, Any]:
-    """What a task that makes a claim asks for, in the fields of the claim, as far as the pipeline says it."""
+    """The spec of a claim that a task makes, as far as the pipeline states it."""
     constants = {field: value_at(parameters, (key, "runtimeValue", "constant")) for field, key in _ASKED}
     return {field: value for field, value in constants.items() if value is not None}
 
@@ -331,9 +330,9 @@ def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]
 
 
 class HeldObject(NamedTuple):
-    """An object inside another: where that holds it, the document that has its lines, its path there, and its fields.
+    """An object inside another: its place there, the document with its lines, its path in that, and its fields.
 
-    ``document`` is the outer object's, or a separate one if it stands in a text.
+    ``document`` is the outer object's, or a separate one if it is in a string.
     """
 
     path: Path

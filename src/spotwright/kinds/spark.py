@@ -1,12 +1,12 @@
 """Spark on Kubernetes (the Spark operator): SparkApplication and ScheduledSparkApplication.
 
 The driver stays on on-demand, because the application is lost with it; executors follow the policy. ``spec.driver`` and
-``spec.executor`` have the scheduling fields of a pod themselves, and the operator's webhook copies them to the pods. The webhook
-leaves a role alone that has its own pod ``template`` (Spark 3 and later), so the template is placed instead. Requests are
-computed as Spark computes them: the JVM's memory and its overhead. Sources: kubeflow/spark-operator v2.5.2,
+``spec.executor`` have the scheduling fields of a pod themselves, and the operator's webhook copies them to the pods. The
+webhook skips a role with its own pod ``template`` (Spark 3 and later), so the template is placed instead. Requests are computed
+as Spark computes them: the JVM's memory and its overhead. Sources: kubeflow/spark-operator v2.5.2,
 ``internal/webhook/sparkpod_defaulter.go``, ``internal/controller/sparkapplication/submission.go``,
-``pkg/util/sparkapplication.go``; Apache Spark, "Running Spark on Kubernetes" (node selectors and pod templates in ``sparkConf``),
-"Spark Configuration" (decommissioning, since 3.1).
+``pkg/util/sparkapplication.go``; Apache Spark, "Running Spark on Kubernetes" (node selectors and pod templates in
+``sparkConf``), "Spark Configuration" (decommissioning, since 3.1).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _APPLICATION = {
 }
 _MEMORY = re.compile(r"(\d{1,15})\s*([bkmgtp]?)b?", re.IGNORECASE)
 _MIB = {"b": 2**-20, "k": 2**-10, "": 1, "m": 1, "g": 2**10, "t": 2**20, "p": 2**30}
-"""Mebibytes of Spark's units; a number without a unit is mebibytes. They are binary: ``512m`` is not Kubernetes' 0.512 bytes."""
+"""Mebibytes of Spark's units; a number without a unit is mebibytes. ``512m`` is 512 MiB, not Kubernetes' 0.512 bytes."""
 
 _LEAST_OVERHEAD = 384  # MiB, spark.{driver,executor}.minMemoryOverhead
 _OVERHEAD, _OVERHEAD_OF_OTHERS = 0.1, 0.4  # spark.kubernetes.memoryOverheadFactor: of JVM applications, of Python and R
@@ -181,7 +181,7 @@ def _place_role(ctx: PlaceContext, at: Path, name: str, reason: str) -> Placed:
 
 
 def _warn_of_template_file(ctx: PlaceContext, at: Path, placed: Placed) -> None:
-    """Warn of a pod template that is a file where Spark is submitted, so that it cannot be read here."""
+    """Warn of a pod template in a file of the submitting machine, which cannot be read here."""
     name = placed.report.name
     path = (*at, "sparkConf", f"spark.kubernetes.{name}.podTemplateFile")
     if ctx.editor.get(path) and _spark_version(ctx.editor.get(at)) >= (3, 0) and placed.policy.spot is not None:
@@ -190,10 +190,10 @@ def _warn_of_template_file(ctx: PlaceContext, at: Path, placed: Placed) -> None:
 
 
 def levels_of(application: Mapping[str, Any], name: str) -> PodLevels:
-    """The pods of a role by the spec of an application, in which the paths are.
+    """The pods of a role; paths are in the application's spec.
 
-    A template of the role's own hides the scheduling fields beside it. The selector of the application and ``sparkConf`` hold
-    for both roles, then that of the role in ``sparkConf``, then its own field, which the operator's webhook reads.
+    A role's template hides the scheduling fields beside it. The selectors of the application and ``sparkConf`` apply to both
+    roles, then the role's in ``sparkConf``, then its own field, which the operator's webhook reads.
     """
     conf, role = (mapping(application.get(key)) for key in ("sparkConf", name))
     template = role.get("template")
@@ -260,7 +260,7 @@ def _with_requests(ctx: PlaceContext, at: Path, name: str, spec: Mapping[str, An
 
 
 def _without_requests(pod: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """A placed pod spec without what :func:`levels_of` and :func:`_with_requests` added to ``pod``."""
+    """A placed pod spec without the additions of :func:`levels_of` and :func:`_with_requests` to ``pod``."""
     selector = {"nodeSelector": pod["nodeSelector"]} if "nodeSelector" in pod else {}
     rest = {key: value for key, value in after.items() if key not in ("nodeSelector", "containers")}
     if not pod.get("containers"):
@@ -273,7 +273,7 @@ def _without_requests(pod: Mapping[str, Any], after: Mapping[str, Any]) -> dict[
 
 
 def _requests(ctx: PlaceContext, at: Path, name: str) -> dict[str, str]:
-    """What Spark requests for a pod of the role: cores, the JVM's memory with its overhead, GPUs."""
+    """Spark's requests for a pod of the role: cores, the JVM's memory with its overhead, GPUs."""
     role, conf = ctx.editor.get((*at, name)), ctx.editor.get((*at, "sparkConf")) or {}
     memory = _mebibytes(ctx, (*at, name, "memory"), role.get("memory") or conf.get(f"spark.{name}.memory") or "1g")
     overhead = role.get("memoryOverhead") or conf.get(f"spark.{name}.memoryOverhead")
@@ -319,7 +319,7 @@ def _mebibytes(ctx: PlaceContext, path: Path, given: Any) -> float:
 
 
 def _write_role(ctx: PlaceContext, at: Path, path: Path, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Write what was added to the pod of a role into the fields that the operator has for it."""
+    """Write the additions to a role's pod into the operator's fields."""
     for field in _SCHEDULING:
         if after.get(field) != before.get(field):
             write(ctx.editor, (*path, field), before.get(field), after.get(field))
@@ -332,7 +332,7 @@ def _write_role(ctx: PlaceContext, at: Path, path: Path, before: Mapping[str, An
 
 def _new(before: Mapping[str, Any], after: Mapping[str, Any], field: str) -> list[Any]:
     old = before.get(field) or []
-    kept = set(map(id, old))  # mostly the items are the same objects, and each need not be compared with all
+    kept = set(map(id, old))  # most items are the same objects, which saves comparing all with all
     return [item for item in after.get(field) or () if id(item) not in kept and item not in old]
 
 
@@ -343,7 +343,7 @@ def _spark_version(application: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _decommission(ctx: PlaceContext, at: Path) -> str:
-    """Let an executor with a notice move its blocks away first; returns how, for the report."""
+    """Let an executor with a notice move its blocks first; returns how, for the report."""
     if _spark_version(ctx.editor.get(at)) < (3, 1):
         text = (
             "executor: Spark before 3.1 cannot decommission executors, so their shuffle data is lost and computed again"
@@ -362,7 +362,7 @@ def _decommission(ctx: PlaceContext, at: Path) -> str:
 
 
 def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[Placed]) -> str:
-    """Write how often a failed application is submitted again; returns what a failure does then."""
+    """Write the retry limit of a failed application; returns the effect of a failure."""
     policy = max((placed.policy for placed in spot), key=lambda p: p.max_interruptions + p.retries)
     total, path = policy.max_interruptions + policy.retries, (*at, "restartPolicy")
     kind = write_unless_set(ctx, (*path, "type"), "OnFailure")
@@ -384,7 +384,7 @@ def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[Placed]) -> str
 
 
 def _write_interval(ctx: PlaceContext, path: Path, policy: Policy) -> None:
-    """Write the wait before a retry where the policy sets one; the operator's own is 5 s, and it grows with each retry."""
+    """Write the wait before a retry if the policy sets one; the operator's default is 5 s, growing with each retry."""
     is_set = policy.sources.get("errors.backoff", BUILT_IN.source) != BUILT_IN.source
     if is_set and ctx.editor.get(path) is None:
         ctx.editor.add(path, max(1, math.ceil(policy.error_backoff.first)))
@@ -399,7 +399,7 @@ _POLICY = dict.fromkeys(
 
 
 def _retries(top: str) -> RetryFields:
-    """What an application at this path retries. Source: the custom resource definitions of spark-operator v2.5."""
+    """The retry fields of an application at this path. Source: the custom resource definitions of spark-operator v2.5."""
     above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": ()}
     levels = {top: ("restartPolicy", "failureRetries"), f"{top}.driver": (), f"{top}.executor": ()}
     policy = f"{top}.restartPolicy"
@@ -408,7 +408,7 @@ def _retries(top: str) -> RetryFields:
 
 
 def _executors(data: Mapping[str, Any], path: Path) -> int | None:
-    """The executors at one time; where Spark chooses their number, the most. Source: Apache Spark, "Configuration"."""
+    """The executors at one time; with dynamic allocation, the most. Source: Apache Spark, "Configuration"."""
     allocation = value_at(data, (*path[:-1], "dynamicAllocation")) or {}
     if allocation.get("enabled") is True:
         return whole_number(allocation.get("maxExecutors"))

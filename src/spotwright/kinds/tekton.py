@@ -1,19 +1,19 @@
-"""Tekton's PipelineRun, TaskRun and Pipeline: pod templates without metadata, grace period and mounts, and retries for each task.
+"""Tekton's PipelineRun, TaskRun and Pipeline: pod templates without metadata, grace period and mounts, and retries by task.
 
-A PipelineRun has a pod template for all tasks, and one for a task in ``taskRunSpecs``. If both have a field, it comes from the
-task: its tolerations replace the others. So every task that is known is placed with both merged, and gets its own fields
-only if the fields of all tasks would not do (another policy, GPUs, its own template). Retries belong to the tasks of the
-pipeline, inline or in a Pipeline; a task of ``finally`` stays on on-demand, as exit handlers do.
+A PipelineRun has a pod template for all tasks, and one for a task in ``taskRunSpecs``. A task's field wins: its tolerations
+replace the others. So every known task is placed with both merged, and gets its own fields only if the shared ones do not fit
+(another policy, GPUs, its own template). Retries belong to the tasks of the pipeline, inline or in a Pipeline; a task of
+``finally`` stays on on-demand, as exit handlers do.
 
-Tekton retries a task whose pod has failed for whatever cause, and creates a pod that is gone without an end again, uncounted. The
-affinity assistant, which brings tasks that share a volume to one node, gets the tolerations and the node selector and no
-affinity. A pod template has no metadata: TaskRuns have the annotations of their PipelineRun, and pods those of their TaskRun, so
-what keeps autoscalers from moving the pods stands on the run.
+Tekton retries a task whose pod has failed for any cause, and recreates a pod that vanished without an end, uncounted. The
+affinity assistant, which puts tasks that share a volume on one node, gets the tolerations and the node selector, but no
+affinity. A pod template has no metadata: TaskRuns inherit their PipelineRun's annotations, and pods their TaskRun's, so the
+annotations against autoscalers go on the run.
 
-Variables of a pod template are set in every step, over a step's variables of the same name. Run, task and TaskRun are
-labels of the pod, so one list does for all tasks. The list of a task is merged with it by name and comes first; before 0.56 it
-took its place. A variable may refer to earlier ones only, so a task that needs another value gets the whole list.
-``$(SPOTWRIGHT_RUN)`` is left to Kubernetes: Tekton replaces its own names and no others.
+Variables of a pod template are set in every step and override the step's of the same name. Run, task and TaskRun are pod
+labels, so one list serves all tasks. A task's list is merged with it by name and comes first; before 0.56 it replaced it. A
+variable may refer to earlier ones only, so a task that needs another value gets the whole list. ``$(SPOTWRIGHT_RUN)`` is left
+to Kubernetes: Tekton replaces only its own names.
 
 Sources: tektoncd/pipeline v1.15.0, ``pkg/apis/pipeline/pod/template.go`` (MergePodTemplateWithDefault, mergeByName),
 ``pkg/apis/pipeline/v1/pipelinerun_types.go`` (GetTaskRunSpec), ``pkg/reconciler/pipelinerun/pipelinerun.go``
@@ -100,7 +100,7 @@ _OF_RUN = AttemptIdentity(
 )
 """The attempts of a PipelineRun. TaskRuns of one task are the combinations of a matrix; a retry stays in its TaskRun."""
 
-_GRACE = 30  # seconds: Kubernetes' own, which a pod template of Tekton cannot change
+_GRACE = 30  # seconds: Kubernetes' default, which a Tekton pod template cannot change
 _FINALLY = "it runs after all other tasks, also when they have failed"
 _STEPS = {"steps": [{"name": TEXT}]}
 _TASK = {"name": TEXT, "taskSpec": _STEPS, "taskRef": {"name": TEXT}}
@@ -124,7 +124,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """Where a version of PipelineRun has its pod templates."""
+    """The paths of pod templates in a version of PipelineRun."""
 
     all_tasks: Path
     of_task: str
@@ -158,7 +158,7 @@ def _check_spec(ctx: PlaceContext) -> None:
 
 
 def _paths(ctx: PlaceContext) -> _Paths:
-    """Where this version has its pod templates; fields of another version are refused."""
+    """The paths of pod templates in this version; another version's fields are refused."""
     spec = ctx.at("spec")
     if str(ctx.get("apiVersion")) == "tekton.dev/v1beta1":
         paths = _Paths(ctx.at(*_ALL_TASKS_OF_V1BETA1), "taskPodTemplate")
@@ -171,7 +171,7 @@ def _paths(ctx: PlaceContext) -> _Paths:
 
 
 def _tasks_of_run(ctx: PlaceContext) -> list[_Task]:
-    """The tasks of a run: from its inline pipeline, or from the Pipeline that it names, if that was given."""
+    """The tasks of a run: from its inline pipeline, or from the Pipeline that it names, if given."""
     if isinstance(ctx.get("spec", "pipelineSpec"), dict):
         return _tasks(ctx, ctx.get("spec", "pipelineSpec"), ctx.at("spec", "pipelineSpec"))
     name = ctx.get("spec", "pipelineRef", "name")
@@ -237,7 +237,7 @@ def _new_variables(
 
 
 def _anchor(ctx: PlaceContext, placed: Placed, template: Path) -> None:
-    """Name the pod template whose variables pass the checkpoint on; they cannot where it is a volume."""
+    """Name the pod template whose variables have the checkpoint; not if it is a volume."""
     checkpoint = placed.policy.checkpoint
     if checkpoint is not None and not checkpoint.startswith("pvc://"):
         placed.report.anchor("template", ctx.editor, template)
@@ -252,7 +252,7 @@ def _place(
 ) -> tuple[Placed, dict[str, Any]]:
     """Place the pods of a template; returns also the fields of the placed template.
 
-    The requests are the steps'. A task whose steps are unknown may ask for GPUs, so it may use them.
+    The requests are the steps'. A task with unknown steps may ask for GPUs, so GPU nodes are allowed.
     """
     containers = [{"name": str(step.get("name", "step")), "resources": _resources(step)} for step in task.steps or ()]
     value = {**template, "containers": containers, "terminationGracePeriodSeconds": _GRACE}
@@ -282,7 +282,7 @@ def _write_fields(ctx: PlaceContext, path: Path, before: Mapping[str, Any], afte
 def _place_shared(
     ctx: PlaceContext, paths: _Paths, tasks: Sequence[_Task], shared: Mapping[str, Any]
 ) -> tuple[list[Placed], dict[str, Any]]:
-    """Place the template of all tasks; returns its role and its fields. If every task is known, those alone are reported."""
+    """Place the template of all tasks; returns its role and its fields. If every task is known, only these are reported."""
     known = bool(tasks) and all(task.steps is not None for task in tasks)
     findings, roles = len(ctx.findings), len(ctx.roles)
     placed, after = _place(ctx, _Task("tasks", None, [] if known else None), ctx.name, paths.all_tasks, shared)
@@ -299,7 +299,7 @@ def _place_shared(
 def _place_task(
     ctx: PlaceContext, paths: _Paths, task: _Task, shared: Mapping[str, Any], placed_base: Mapping[str, Any]
 ) -> Placed:
-    """Place one task of a run: write its own fields where the fields of all tasks are not what it needs."""
+    """Place one task of a run: write its own fields where the shared ones do not fit."""
     specs = ctx.at("spec", "taskRunSpecs")
     entries = ctx.editor.get(specs) or []
     ctx.editor.steps.charge(len(entries) // 20)
@@ -316,11 +316,9 @@ def _place_task(
     inherited["env"] = _env(own)
     changed = {field: value for field, value in after.items() if value != inherited.get(field)}
     if "tolerations" in changed and "affinity" in after:
-        changed["affinity"] = after[
-            "affinity"
-        ]  # the same as that of all tasks, beside the tolerations that it goes with
+        changed["affinity"] = after["affinity"]  # repeats the shared one beside its tolerations
     if "affinity" in inherited and "affinity" not in after:
-        changed["affinity"] = {}  # none is what the task had, and the affinity of all tasks would hold
+        changed["affinity"] = {}  # the task had none and must not inherit the shared one
     if changed and index == len(entries):
         ctx.editor.extend(specs, [{"pipelineTaskName": task.name, paths.of_task: changed}])
     elif changed:
@@ -332,12 +330,12 @@ def _place_task(
 
 
 def _merged(of_all_tasks: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The pod template of a task: each field is its own, or that of all tasks."""
+    """The pod template of a task: each field is its own or the shared one."""
     return {**of_all_tasks, **own}
 
 
 def _levels_of(all_tasks: Path, data: Mapping[str, Any], path: Path) -> PodLevels:
-    """The pod of a task by both templates; ``all_tasks`` is the path of the one for all of them."""
+    """The pod of a task by both templates; ``all_tasks`` is the path of the shared one."""
     shared, own = mapping(value_at(data, all_tasks)), mapping(value_at(data, path))
     return PodLevels(
         path, "H", _merged(shared, own), {}, {(key,): (*all_tasks, key) for key in shared if key not in own}
@@ -347,13 +345,13 @@ def _levels_of(all_tasks: Path, data: Mapping[str, Any], path: Path) -> PodLevel
 def _own_variables(
     wanted: list[dict[str, Any]], of_all_tasks: Sequence[Mapping[str, Any]], own: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """What a task gets: none if the template of all tasks has all of it."""
+    """The additions to a task; empty if the shared template has them all."""
     has_all = all(one in of_all_tasks for one in wanted) and not _env(own)
     return [] if has_all else wanted
 
 
 def _settle_retries(ctx: PlaceContext, at: Path | None, placed: Placed) -> None:
-    """Write how often a task on spot is tried again; ``at`` is where its retries are, ``None`` if they are in another object."""
+    """Write the retries of a task on spot; ``at`` is their path, ``None`` if they are in another object."""
     report, policy = placed.report, placed.policy
     if not placed.on_spot:
         if at is not None and policy.spot is not None and policy.retries and ctx.writes(Group.RETRIES):
@@ -380,7 +378,7 @@ def _settle_retries(ctx: PlaceContext, at: Path | None, placed: Placed) -> None:
 
 
 def _has_volumes(ctx: PlaceContext) -> bool:
-    """Whether tasks may share a volume, so that the affinity assistant brings them to one node."""
+    """Whether tasks may share a volume, so that the affinity assistant puts them on one node."""
     return any(True for _ in _volumes(ctx.get()))
 
 
@@ -405,7 +403,7 @@ def _claims_of_task_run(data: Mapping[str, Any], _path: Path) -> Iterator[Claim]
 def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
     """The claims of a run's workspaces that tasks with the pod template at a path bind, with those tasks.
 
-    What the tasks of a Pipeline in another object bind is not known. The template of all its tasks has every claim of the run.
+    The bindings of a Pipeline in another object are unknown. The shared template has every claim of the run.
     """
     volumes, is_of_all = list(_volumes(data)), path in (_ALL_TASKS, _ALL_TASKS_OF_V1BETA1)
     if not volumes:
@@ -433,7 +431,7 @@ def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
 def _bindings(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """The workspaces that a task of a pipeline binds: the name in the run, its own name, and the folder in the volume.
 
-    A task in the pipeline also gets those that its steps name. Source: tektoncd/pipeline,
+    An inline task also gets those that its steps name. Source: tektoncd/pipeline,
     ``pkg/reconciler/pipelinerun/pipelinerun.go``, ``getTaskrunWorkspaces`` and ``propagateWorkspaces``;
     ``pkg/workspace/apply.go``, ``FindWorkspacesUsedByTask``.
     """
@@ -450,12 +448,12 @@ _WORKSPACE = re.compile(r"\$\(workspaces\.([\w-]+)\.")
 
 
 def _is_required(placed: Placed) -> bool:
-    """Whether a role runs on one kind of capacity alone, which is a required affinity."""
+    """Whether a role runs on one kind of capacity only, by a required affinity."""
     return len({rung.spot for rung in placed.ladder.rungs}) == 1
 
 
 def _shield(ctx: PlaceContext, members: Sequence[Placed]) -> None:
-    """Keep autoscalers from moving the pods of a run, which have its annotations."""
+    """Annotate a run to keep autoscalers from moving its pods, which inherit the annotations."""
     if ctx.writes(Group.PLACEMENT) and any(member.policy.spot is not None for member in members):
         check(ctx, ctx.at("metadata"), METADATA)
         at = ctx.at("metadata")
@@ -482,7 +480,7 @@ def _place_task_run(ctx: PlaceContext) -> None:
 
 
 def _place_pipeline(ctx: PlaceContext) -> None:
-    """Write the retries of a Pipeline's tasks; where its pods run, the PipelineRun says."""
+    """Write the retries of a Pipeline's tasks; the PipelineRun decides where its pods run."""
     _check_spec(ctx)
     check(ctx, ctx.at("spec"), _PIPELINE)
     for task in _tasks(ctx, ctx.get("spec", default={}), ctx.at("spec")):
@@ -495,9 +493,9 @@ def _place_pipeline(ctx: PlaceContext) -> None:
 
 
 def _order(data: Mapping[str, Any]) -> Order:
-    """The tasks of a run's own pipeline by the pod template that they have; not known where the pipeline is another object.
+    """The tasks of a run's inline pipeline by their pod template; unknown if the pipeline is another object.
 
-    A task follows those that it names in ``runAfter`` and those whose results it takes, the last ones follow all. Source:
+    A task follows those in its ``runAfter`` and those whose results it uses; ``finally`` follows all. Source:
     Tekton's documentation, "Pipelines" ("Configuring the Task execution order", "Adding Finally to the Pipeline") and "Matrix".
     """
     tasks, last = _tasks_at(data, "tasks"), _tasks_at(data, "finally")
@@ -514,13 +512,13 @@ def _order(data: Mapping[str, Any]) -> Order:
 
 
 def _tasks_at(data: Mapping[str, Any], *fields: str) -> dict[str, Mapping[str, Any]]:
-    """The tasks in lists of a run's own pipeline, by their names."""
+    """The tasks in lists of a run's inline pipeline, by name."""
     given = (one for field in fields for one in mappings(value_at(data, (*_PIPELINE_SPEC, field))))
     return {str(one.get("name")): one for one in given}
 
 
 def _pod_templates(data: Mapping[str, Any]) -> dict[str, Path]:
-    """The path of the pod template that each task of a run's own pipeline has: its own, or that of all tasks."""
+    """The path of the pod template of each task in a run's inline pipeline: its own or the shared one."""
     templates: dict[str, Path] = {}
     for kind, of_all_tasks in (("podTemplate", _ALL_TASKS), ("taskPodTemplate", _ALL_TASKS_OF_V1BETA1)):
         for index, one in enumerate(mappings(value_at(data, ("spec", "taskRunSpecs")))):
@@ -540,7 +538,7 @@ def _named_in(task: Mapping[str, Any]) -> list[str]:
 
 
 def _times(task: Mapping[str, Any]) -> int | None:
-    """How many runs of a task its matrix makes; ``None`` if only a run decides it, or combinations are added to others."""
+    """The number of runs in a task's matrix; ``None`` if only the run decides it, or it has ``include``."""
     matrix = task.get("matrix")
     if matrix is None:
         return 1
@@ -562,7 +560,7 @@ _IN_TASK = ("taskSpec", "taskRef", "taskSpec.steps.*")
 
 
 def _retries(pipeline: str, *above: str) -> RetryFields:
-    """What the tasks of a pipeline at this path retry."""
+    """The retry fields of a pipeline's tasks at this path."""
     tasks = (f"{pipeline}.tasks.*", f"{pipeline}.finally.*")
     inside: dict[str, tuple[str, ...]] = dict.fromkeys((f"{task}.{level}" for task in tasks for level in _IN_TASK), ())
     levels = {**dict.fromkeys((*above, pipeline), ()), **dict.fromkeys(tasks, ("retries",)), **inside}

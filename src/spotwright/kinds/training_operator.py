@@ -1,12 +1,12 @@
 """The training operator's jobs (kubeflow.org/v1): TFJob, PyTorchJob, XGBoostJob, PaddleJob, JAXJob, MPIJob, and MPIJob v2beta1.
 
-Each role has a pod template and a restart policy. ``ExitCode`` distinguishes interruptions from errors: the operator creates a
-pod again if its code ended with 128 or more, or its node is gone, and fails the job at 1 to 127. It does not count these pods,
-so only ``activeDeadlineSeconds`` bounds them. Of an XGBoostJob, a failed pod fails the job under every other restart policy.
-``OnFailure``, the default of PyTorchJob and PaddleJob, outlives interruptions too and retries errors, so it stays; others
-have ``Never``, under which an interruption with a notice fails the job.
-Sources: kubeflow/trainer v1.9.4, ``pkg/controller.v1/common/pod.go`` and ``job.go``, ``pkg/util/train/train_util.go``,
-``UpdateJobStatus`` of each kind's controller; kubeflow/trainer#2045; kubeflow/mpi-operator v0.8.0.
+Each role has a pod template and a restart policy. ``ExitCode`` distinguishes interruptions from errors: the operator recreates
+a pod if its code ended with 128 or more, or its node is gone, and fails the job at 1 to 127. It does not count these pods, so
+only ``activeDeadlineSeconds`` bounds them. A failed pod of an XGBoostJob fails the job under every other restart policy.
+``OnFailure``, the default of PyTorchJob and PaddleJob, survives interruptions too and retries errors, so it stays; others
+default to ``Never``, under which an interruption with a notice fails the job. Sources: kubeflow/trainer v1.9.4,
+``pkg/controller.v1/common/pod.go`` and ``job.go``, ``pkg/util/train/train_util.go``, ``UpdateJobStatus`` of each kind's
+controller; kubeflow/trainer#2045; kubeflow/mpi-operator v0.8.0.
 """
 
 from __future__ import annotations
@@ -138,11 +138,11 @@ _EVICTED = "a worker that ends as Evicted fails the whole job, whatever its rest
 class _Kind:
     """A kind of job: the field with its roles, and the behaviour of its operator.
 
-    ``on_demand_reason``: why a role stays on on-demand, by its name in lower case. ``container``: the name of the container that
+    ``on_demand_reason``: why a role stays on on-demand, by its lower-case name. ``container``: the name of the container that
     its webhook requires. ``restarts``: whether it honours a role's ``restartPolicy``. ``exit_code_only``: whether a failed pod
     fails the job unless the ``restartPolicy`` of its role is ExitCode. ``retries``: whether its default ``restartPolicy`` is
-    OnFailure, and not Never. ``is_elastic``: whether an elasticPolicy has torchrun start it. ``own``: fields of its
-    spec that other kinds have in runPolicy.
+    OnFailure instead of Never. ``is_elastic``: whether an elasticPolicy has torchrun start it. ``own``: fields of its spec that
+    other kinds have in runPolicy.
     """
 
     replicas: str
@@ -228,7 +228,7 @@ def _on_spot(ctx: PlaceContext, members: Sequence[_Replica]) -> list[_Replica]:
 
 
 def _place_roles(ctx: PlaceContext, table: _Kind, own: Sequence[str], *, is_torch: bool = False) -> list[_Replica]:
-    """Place every role of a job, whose pods get torchrun's options with ``is_torch``. Misplaced fields are refused first."""
+    """Place every role of a job; ``is_torch``: its pods get torchrun's options. Misplaced fields are refused first."""
     specs = ctx.at("spec", table.replicas)
     roles = ctx.editor.get(specs)
     if not isinstance(roles, dict) or not roles:
@@ -264,7 +264,7 @@ def _place_roles(ctx: PlaceContext, table: _Kind, own: Sequence[str], *, is_torc
 
 
 def _own_retries(ctx: PlaceContext, table: _Kind, at: Path) -> OwnRetries | None:
-    """How often the operator retries an error of a role by its restart policy; ``None`` if that is ExitCode or Never."""
+    """The operator's retries of a role's errors, by its restart policy; ``None`` for ExitCode and Never."""
     given = ctx.editor.get((*at, "restartPolicy"))
     if not table.restarts or table.exit_code_only:
         return None
@@ -290,7 +290,7 @@ def _warn_of_template(ctx: PlaceContext, table: _Kind, at: Path) -> None:
 
 
 def _settle_restart(ctx: PlaceContext, table: _Kind, member: _Replica) -> str:
-    """Write the restart policy of a role on spot; returns what an interruption does then."""
+    """Write the restart policy of a role on spot; returns the effect of an interruption."""
     path, policy = (*member.at, "restartPolicy"), member.placed.policy
     is_ended = policy.retries == 0 and policy.sources.get("errors.retries", BUILT_IN.source) != BUILT_IN.source
     if ctx.editor.get(path) is None and table.retries and not is_ended:
@@ -344,7 +344,7 @@ def _settle_elastic(ctx: PlaceContext, spot: Sequence[_Replica]) -> None:
 
 
 def _warn_of_peers(ctx: PlaceContext, members: Sequence[_Replica], spot: Sequence[_Replica]) -> None:
-    """Warn that one lost pod stops all others, whose exit codes decide, unless there are parameter servers."""
+    """Warn that a lost pod stops all others, whose exit codes then decide, unless there are parameter servers."""
     if any(member.name.lower() == "ps" for member in members):
         return
     for member in spot:
@@ -360,8 +360,8 @@ def _warn_of_peers(ctx: PlaceContext, members: Sequence[_Replica], spot: Sequenc
 def _largest(spot: Sequence[_Replica]) -> Policy:
     """The policy with the largest budgets, because the limits of a job apply to all its roles.
 
-    Where the operator retries without a bound, the deadline has room for the policy's interruptions and Kubernetes' default of
-    six errors.
+    If the operator's retries are unlimited, the deadline has room for the policy's interruptions and Kubernetes' default of six
+    errors.
     """
     policy = max(
         (member.placed.policy for member in spot), key=lambda p: (p.max_interruptions + p.retries, p.timeout or 0)
@@ -374,7 +374,7 @@ def _largest(spot: Sequence[_Replica]) -> Policy:
 
 
 def _settle_run_policy(ctx: PlaceContext, policy: Policy, *, bounded: bool, is_endless: bool) -> None:
-    """Write the bound of all attempts. ``bounded``: no retries were written. ``is_endless``: its own retries are."""
+    """Write the bound of all attempts. ``bounded``: no retries were written. ``is_endless``: its own retries are unlimited."""
     at = ctx.at("spec", "runPolicy")
     wanted, given = deadline_seconds(policy), ctx.editor.get((*at, "activeDeadlineSeconds"))
     if wanted is not None and not bounded:
@@ -407,7 +407,7 @@ def _count(ctx: PlaceContext, policy: Policy, what: str, consequence: str = "") 
 
 
 def _settle_cleaning(ctx: PlaceContext) -> None:
-    """Write a cleaning policy: pods that still run after the job has ended keep their nodes, which cost money."""
+    """Write a cleaning policy: pods that outlive the job keep paid nodes."""
     path = ctx.at("spec", "runPolicy", "cleanPodPolicy")
     present = ctx.editor.get(path) or ctx.get("spec", "cleanPodPolicy")
     if present is None:
@@ -449,7 +449,7 @@ _CLEANED = ("All", "Running", "None")
 
 
 def _retries(table: _Kind, more: Sequence[Words]) -> RetryFields:
-    """What a job retries.
+    """The retry fields of a job.
 
     Sources: the custom resource definitions of training-operator v1.9; mpi-operator v0.8, ``pkg/apis/kubeflow/validation``.
     """
@@ -467,7 +467,7 @@ def _retries(table: _Kind, more: Sequence[Words]) -> RetryFields:
 
 
 def _pods_of_role(data: Mapping[str, Any], path: Path) -> int | None:
-    """The pods of a role at one time; of workers that may grow, the most."""
+    """The pods of a role at one time; of elastic workers, the most."""
     most = whole_number(value_at(data, ("spec", "elasticPolicy", "maxReplicas"))) if path[-2] == "Worker" else None
     return replicas(data, path) if most is None else most
 

@@ -1,10 +1,9 @@
-"""Kubeflow Trainer: TrainJob, which changes the pods of a runtime, and the runtimes themselves.
+"""Kubeflow Trainer: TrainJob, which patches the pods of a runtime, and the runtimes.
 
-A patch of a TrainJob replaces the tolerations and the affinity terms of its runtime, so the runtime is read, and the patch
-gets its values together with the additions. Trainer 2.2 is the oldest release that has the field of that patch.
-Only the runtime can set retries, so a TrainJob that needs others gets a copy of the runtime, with the retries of a JobSet.
-Source: kubeflow/trainer v2.2 and v2.3, ``pkg/runtime/core/trainingruntime.go`` (merge) and
-``pkg/runtime/framework/plugins/jobset`` (what is refused).
+A patch of a TrainJob replaces the tolerations and the affinity terms of its runtime, so the patch repeats the runtime's values
+beside the additions. Trainer 2.2 is the oldest release with the field of that patch. Only the runtime can set retries, so a
+TrainJob that needs others gets a copy of the runtime, with a JobSet's retries. Source: kubeflow/trainer v2.2 and v2.3,
+``pkg/runtime/core/trainingruntime.go`` (merge) and ``pkg/runtime/framework/plugins/jobset`` (what is refused).
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class _Patch:
 
 
 def _release(ctx: PlaceContext) -> str:
-    """The release for which the TrainJob is. Raises :class:`ManifestError` if it has a field of another release."""
+    """The TrainJob's release of Trainer. Raises :class:`ManifestError` if it has a field of another release."""
     for at, name in product((("spec",), ("spec", "trainer")), _OLD_FIELDS):
         if ctx.get(*at, name) is not None:
             text = "trainer 2.2 and later silently drop this field; write it as spec.runtimePatches"
@@ -141,7 +140,7 @@ def _spec(patch: _Patch) -> Mapping[str, Any]:
 
 
 def _patches(ctx: PlaceContext) -> Iterator[_Patch]:
-    """The changes of the document's own entries, in the order in which they are applied."""
+    """The changes of the document's own entries, in the order of their application."""
     at = ctx.at("spec", "runtimePatches")
     for index, entry in enumerate(ctx.editor.get(at) or ()):
         jobs = (*at, index, *_JOBS)
@@ -159,7 +158,7 @@ def _own_entry(templates: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def without_own_entries(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A TrainJob without the entries of :data:`MANAGER`, so that it can be placed again; any other object as it is."""
+    """A TrainJob without the entries of :data:`MANAGER`, so that it can be placed again; any other object unchanged."""
     spec = data.get("spec")
     own = spec.get("runtimePatches") if isinstance(spec, dict) and data.get("kind") == "TrainJob" else None
     if not isinstance(spec, dict) or not isinstance(own, list):
@@ -191,7 +190,7 @@ class _RuntimeCopy:
         write(self.ctx.editor, (*_spec_of(names.index(job)), "template", "spec", _GRACE), before, after)
 
     def add(self, ctx: PlaceContext) -> None:
-        """Add the copy in front of the TrainJob, and refer to it there."""
+        """Add the copy in front of the TrainJob, which then refers to it."""
         runtime = self.ctx.editor.document
         labels = runtime.get(("metadata", "labels"), None) or {}
         metadata: dict[str, Any] = {"name": self.name}
@@ -223,7 +222,7 @@ class _RuntimeCopy:
 
 
 def _settle_retries(ctx: PlaceContext, runtime: Document, placed: Mapping[str, Placed]) -> _RuntimeCopy | None:
-    """Report what an interruption does to each job on spot; returns the copy of the runtime if one is needed.
+    """Report the effect of an interruption on each job on spot; returns the copy of the runtime if needed.
 
     ``placed`` has the decisions for each job of the runtime, by its name.
     """
@@ -262,13 +261,13 @@ def _alone(ctx: PlaceContext, kind: str, name: str) -> str:
     if kind == "ClusterTrainingRuntime":
         hint = "; if you may not change it, copy it as a TrainingRuntime and name that under spec.runtimeRef"
     text = f"{kind} {name} has no failure policy, and a TrainJob cannot have one: place the runtime too{hint}"
-    if not ctx.options.has_webhook:  # it places the JobSet that Trainer makes of the TrainJob
+    if not ctx.options.has_webhook:  # a webhook places the JobSet that Trainer makes
         ctx.add_finding(Level.WARNING, ctx.at("spec", "runtimeRef"), text)
     return "its Job replaces the pod alone, errors counted too (backoffLimit), while the others wait or fail"
 
 
 def _copy(ctx: PlaceContext, runtime: Document, spot: Mapping[str, Placed]) -> _RuntimeCopy | None:
-    """A copy of the runtime with the failure policy; none if the runtime has it already."""
+    """A copy of the runtime with the failure policy; ``None`` if the runtime has it."""
     other = replace(ctx, editor=Editor(runtime, steps=ctx.editor.steps), base=(), outer=None)
     names = [str(job.get("name")) for job in other.editor.get(_RUNTIME_JOBS) or ()]
     members = [SetMember(_spec_of(index), name, spot[name]) for index, name in enumerate(names) if name in spot]
@@ -283,7 +282,7 @@ def _copy(ctx: PlaceContext, runtime: Document, spot: Mapping[str, Placed]) -> _
 
 
 def _has_one_node(ctx: PlaceContext, runtime: Document) -> bool:
-    """Whether the Trainer makes one pod of the runtime's job: the TrainJob's number of nodes wins over the runtime's."""
+    """Whether Trainer makes one pod of the runtime's job: the TrainJob's number of nodes overrides the runtime's."""
     nodes = ctx.get("spec", "trainer", "numNodes")
     return whole_number(nodes if nodes is not None else runtime.get(("spec", "mlPolicy", "numNodes"), None), 1) == 1
 
@@ -350,7 +349,7 @@ _RUNTIME = {
     },
 }
 _TORCH = ("spec", "mlPolicy", "torch")
-"""With it, Trainer sets torchrun's variables in the nodes (kubeflow/trainer, ``pkg/runtime/framework/plugins/torch``)."""
+"""If set, Trainer sets torchrun's variables in the nodes (kubeflow/trainer, ``pkg/runtime/framework/plugins/torch``)."""
 _LAUNCHER = "all nodes depend on the launcher"
 
 
@@ -359,7 +358,7 @@ def _leads(role: str) -> bool:
 
 
 _ANY_NODE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]}]}
-"""Terms that every node meets: a patch can replace the terms of a runtime, and cannot remove them. The kubelet sets the label."""
+"""Terms that every node meets: a patch can replace a runtime's terms but not remove them. The kubelet sets the label."""
 
 _FROZEN = (
     "spec.trainer, spec.runtimeRef and spec.activeDeadlineSeconds cannot be changed; the entries that change pods can, while "
@@ -373,7 +372,7 @@ class _ReplicatedJob:
 
     name: str
     is_trainer: bool  # the one that spec.trainer configures
-    runtime: Mapping[str, Any] | None  # its pod template in the runtime once that is placed; None where it is not
+    runtime: Mapping[str, Any] | None  # its pod template in the placed runtime; None if that is not placed
     patches: Sequence[_Patch]
     before: dict[str, Any]
     after: dict[str, Any]
@@ -407,7 +406,7 @@ def _place_trainjob(ctx: PlaceContext) -> None:
 
 
 def _note_rendezvous(ctx: PlaceContext, jobs: Sequence[_ReplicatedJob]) -> None:
-    """Say that the pods which ``spec.trainer`` starts meet, by c10d, at one of them, if they are on spot."""
+    """Report that the pods that ``spec.trainer`` starts have a c10d rendezvous at one of them, if they are on spot."""
     trainer, nodes = ctx.get("spec", "trainer") or {}, ctx.get("spec", "trainer", "numNodes")
     endpoint = c10d_endpoint(trainer)
     if endpoint and (whole_number(nodes, 1) or 1) > 1 and any(job.is_trainer and job.placed.on_spot for job in jobs):
@@ -446,7 +445,7 @@ def _runtime(ctx: PlaceContext) -> Document | None:
 
 
 def _placed_runtime(ctx: PlaceContext, runtime: Document) -> Mapping[str, Any]:
-    """The pod templates of a runtime that the command places too, as they are then, by replicated job. Its errors are its own."""
+    """The placed pod templates, by replicated job, of a runtime that the command places too. Its errors are reported there."""
     own = replace(
         ctx,
         editor=Editor(runtime, steps=ctx.editor.steps),
@@ -460,7 +459,7 @@ def _placed_runtime(ctx: PlaceContext, runtime: Document) -> Mapping[str, Any]:
     try:
         _place_runtime(own)
     except ManifestError:
-        return {}  # it stays as it is, and the command reports it at the runtime
+        return {}  # the command reports it at the unchanged runtime
     return {str(job.get("name")): _pod_template(job) for job in own.editor.get(_RUNTIME_JOBS) or ()}
 
 
@@ -475,7 +474,7 @@ def _placed(
     beside: Mapping[str, Any] | None,
     retries: OwnRetries | None,
 ) -> _ReplicatedJob:
-    """Merge the pod template of a replicated job and place it. ``beside``: the runtime's templates, where it is placed too."""
+    """Merge the pod template of a replicated job and place it. ``beside``: the runtime's templates, if it is placed too."""
     name = str(given.get("name"))
     is_trainer = _ancestor(given) == "trainer" or (name == "node" and not _has_ancestor(runtime))
     applied = [patch for patch in _patches(ctx) if patch.job == name]
@@ -530,7 +529,7 @@ def _with_resources(ctx: PlaceContext, template: Mapping[str, Any]) -> dict[str,
 
 
 def _check_entries(ctx: PlaceContext, names: Sequence[str]) -> None:
-    """Refuse a second entry of ours, and entries for jobs that the runtime does not have; entries of other managers stay."""
+    """Refuse a second entry of ours, and entries for jobs that the runtime lacks; other managers' entries stay."""
     for index, entry in enumerate(ctx.get("spec", "runtimePatches") or ()):
         path = ctx.at("spec", "runtimePatches", index)
         if entry.get("manager") == MANAGER:
@@ -567,7 +566,7 @@ def _template(ctx: PlaceContext, release: str, job: _ReplicatedJob, own: _Runtim
 
 
 def _replace_inherited_terms(spec: dict[str, Any], job: _ReplicatedJob) -> None:
-    """State the job's required terms where its placed runtime requires others, which it would inherit."""
+    """Write the job's required terms if it would inherit others from its placed runtime."""
     inherited, own = (value_at(pod, ("spec", *REQUIRED)) for pod in (job.runtime or {}, job.after))
     is_stated = any(REQUIRED[-1] in mapping(value_at(_spec(patch), REQUIRED[:-1])) for patch in job.patches)
     if not job.placed.policy.spot or inherited is None or inherited == own or is_stated:
@@ -596,7 +595,7 @@ def _grace_if_settable(
         return {}
     text = f"{job.name}: a TrainJob of trainer {release} cannot set {_GRACE}"
     if ctx.options.has_webhook:
-        return {}  # the JobSet that Trainer makes of it gets the field
+        return {}  # Trainer's JobSet gets the field
     if job.runtime is not None:
         ctx.add_finding(Level.NOTE, ctx.at("spec"), f"{text}: that of its runtime holds, which is placed too")
     else:
@@ -624,7 +623,7 @@ def _new(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> list
 
 
 def _new_metadata(job: _ReplicatedJob) -> dict[str, Any]:
-    """The labels and annotations that were added to a job's pods."""
+    """The labels and annotations added to a job's pods."""
     metadata: dict[str, Any] = {}
     for kind in ("labels", "annotations"):
         old = (job.before.get("metadata") or {}).get(kind) or {}
@@ -679,7 +678,7 @@ def _runtime_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _pods_of_runtime(data: Mapping[str, Any], path: Path) -> int | None:
-    """The pods of a replicated job of a runtime: of the trainer as many as nodes. Source: kubeflow/trainer, ``pkg/runtime``."""
+    """The pods of a replicated job of a runtime; the trainer has one for each node. Source: kubeflow/trainer, ``pkg/runtime``."""
     labels = mapping(value_at(data, (*path[:-2], "metadata", "labels")))
     if labels.get(_ANCESTOR) == "trainer":
         return number_at(data, ("spec", "mlPolicy", "numNodes"))
@@ -687,7 +686,7 @@ def _pods_of_runtime(data: Mapping[str, Any], path: Path) -> int | None:
 
 
 def _nodes(data: Mapping[str, Any], _path: Path) -> int | None:
-    """The nodes that a TrainJob asks for; by default its runtime says, which is another object."""
+    """The nodes of a TrainJob; ``None`` for the default, which its runtime has."""
     return whole_number(value_at(data, ("spec", "trainer", "numNodes")))
 
 

@@ -1,7 +1,7 @@
 """Objects of unknown kinds: placed at the paths of ``--pod-path``, otherwise left unchanged with a finding.
 
-Only the fields of the pod spec are placed. What the kind does after an interruption is not known, and a finding says so. A kind
-is known by its group and its name: another operator's SparkApplication is an unknown kind.
+Only the fields of the pod spec are placed. The effect of an interruption is unknown, which a finding says. A kind is its group
+and its name: another operator's SparkApplication is unknown.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _STRUCTURE = frozenset({"pod", "podspec", "podtemplate", "spec", "template"})
 def read_pod_path(text: str) -> Path:
     """Read a path such as ``spec.worker.template.spec`` or ``spec.tasks[*].template.spec``.
 
-    ``[*]`` is every item of a list, ``*`` as a step every key of a mapping; both are the step ``*``. Raises
-    :class:`InputError` for anything else.
+    ``[*]`` is every item of a list, ``*`` as a step every key of a mapping; both are the step ``*``. Raises :class:`InputError`
+    for any other text.
     """
     steps = _STEP.findall(text)
     written = "".join(f"[{index}]" if index else f".{name}" for name, index in steps).removeprefix(".")
@@ -61,7 +61,7 @@ def find_pod_specs(value: Any, patterns: Sequence[Path], *, may_be_partial: bool
     """The paths of the pod specs in an object that match a pattern, in the order of the patterns, none twice.
 
     A pattern may begin at ``spec``, and may end at the template of the pod instead of its spec. A pod spec has containers.
-    ``may_be_partial``: or any other field of a pod, as what an operator lays over the pods that it makes.
+    ``may_be_partial``: any other field of a pod will do, as in an operator's overrides.
     """
     matches: dict[Path, None] = {}
     for pattern in patterns:
@@ -101,12 +101,12 @@ def _matches(value: Any, pattern: Path, path: Path = ()) -> Iterator[Path]:
 
 
 def template_of(path: Path) -> Path | None:
-    """The pod template around a pod spec that a user names; ``None`` where the spec stands alone."""
+    """The pod template around a pod spec that a user names; ``None`` for a bare spec."""
     return path[:-1] if path[-1] == "spec" and len(path) > 1 else None
 
 
 def duty_of_named(api_version: str, kind: str) -> PodRole:
-    """What the pods that a user names are for: work, unless all pods of the kind serve, or run on every node."""
+    """The purpose of pods that a user names: work, unless all pods of the kind serve or run on every node."""
     known = {one.duty for one in kind_of(api_version, kind).places}
     return known.pop() if known in ({PodRole.SERVING}, {PodRole.SYSTEM}) else PodRole.WORKER
 
@@ -134,7 +134,7 @@ def place_at(ctx: PlaceContext, paths: Sequence[Path]) -> None:
 
 
 _NAMED_FOR_GOOD = frozenset({("apps", "StatefulSet")})
-"""Kinds whose pods have the same name again after they were lost, so that each pod has its own place for checkpoints."""
+"""Kinds whose recreated pods keep their names, so that each pod has its own place for checkpoints."""
 
 
 def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
@@ -154,7 +154,7 @@ def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
 
 
 def _warn_of_checkpoints(ctx: PlaceContext, path: Path, role: Role) -> None:
-    """Report pods that share one place for checkpoints, and those whose place has the name of a pod that is lost."""
+    """Report pods that share a place for checkpoints, and those whose place is named after a lost pod."""
     if (replicas_above(ctx.get(), path) or 0) > 1 and role.run != "metadata.name":
         text = f"{role.name}: its pods share one place for checkpoints: let the code name a distinct file in it"
         ctx.add_finding(Level.WARNING, role.spec, text)
@@ -179,7 +179,7 @@ def _role_name(ctx: PlaceContext, path: Path) -> str:
 def pass_through(document: Document, api_version: str, kind: str, patterns: Sequence[Path]) -> Iterator[Finding]:
     """The finding for an object that stays unchanged: a warning if it has pods, or its kind is placed in another group.
 
-    ``patterns`` are the values of ``--pod-path``, none of which leads to a pod spec of this object.
+    ``patterns`` are the values of ``--pod-path``, which lead to no pod spec of this object.
     """
     if not kind:
         yield from _no_object(document)
@@ -226,7 +226,7 @@ def _no_object(document: Document) -> Iterator[Finding]:
 
 
 def unjudged(value: Any, file: str, line: int) -> NotJudged:
-    """An object whose pods are not known, or a document that is no object, as not judged."""
+    """An object with unknown pods, or a document that is not an object, as not judged."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if not kind:
         return NotJudged(Subject.OBJECT, f"line {line}", "it is not a Kubernetes object", _WHOLE, file, line)
@@ -243,13 +243,13 @@ def unjudged(value: Any, file: str, line: int) -> NotJudged:
 _WHOLE = "write the whole object; render charts and patches first"
 
 _ANY_FORM = frozenset({"mutate", "openAPIV3Schema", "validate", "values", "valuesObject"})
-"""Fields below which a pod spec is a schema, a pattern of a policy or a value of a chart, and makes no pods."""
+"""Fields below which a pod spec is only a schema, a policy's pattern or a chart's value."""
 
 _HOLDERS = ("pod", "spec", "template")
 
 
 def likely_pods(value: Any, path: Path = ()) -> Iterator[Path]:
-    """The paths of what looks like pod specs in an object of any kind: a spec or a template with containers that have images."""
+    """The paths of likely pod specs in an object of any kind: a spec or a template with containers that have images."""
     holder = next((step.lower() for step in reversed(path) if isinstance(step, str)), "").removesuffix("s")
     if isinstance(value, dict) and holder.endswith(_HOLDERS) and _are_containers(value.get("containers")):
         yield path
@@ -266,7 +266,7 @@ def _are_containers(given: Any) -> bool:
 
 
 def warn_of_version(ctx: PlaceContext, api_version: str, kind: str) -> None:
-    """Warn of a version that no API server knows; the kind is placed nevertheless."""
+    """Warn of a version that API servers do not know; the kind is still placed."""
     record = kind_of(api_version, kind)
     if record.version and api_version != record.api_version and not record.takes_any_version:
         text = f"no API server knows {kind} of {api_version}: write {record.api_version}"

@@ -1,12 +1,12 @@
-"""Volcano's Job and CronJob (batch.volcano.sh): tasks that run together, and policies for what an event does to all of them.
+"""Volcano's Job and CronJob (batch.volcano.sh): tasks that run together, with policies for events.
 
-Without a policy, Volcano creates a pod again that was deleted, uncounted, and leaves one alone that has failed, as a node's
-graceful shutdown leaves it; the other tasks wait for it. So policies restart the Job at an eviction and at the exit codes of a
-killed pod; errors of the code keep Volcano's default unless the policy retries them. A Job that may run with fewer pods than it
-has (``minAvailable``) restarts the pod alone, which Volcano can do since 1.11.
+Without a policy, Volcano recreates a deleted pod, uncounted, and leaves a failed one alone, such as after a node's graceful
+shutdown, while the other tasks wait for it. So policies restart the Job at an eviction and at the exit codes of a killed pod;
+errors of the code keep Volcano's default unless the policy retries them. A Job that may run with fewer pods (``minAvailable``)
+restarts only the pod, which Volcano supports since 1.11.
 
 Volcano counts every restart and fails the Job when the count reaches ``maxRetry``, so a ``maxRetry`` of N allows N - 1 restarts.
-A policy of a task counts before the Job's, and within a list the first that matches. Sources: volcano-sh/volcano v1.15.1,
+A task's policies precede the Job's, and within a list the first match wins. Sources: volcano-sh/volcano v1.15.1,
 ``pkg/controllers/job/job_controller_util.go`` (applyPolicies), ``job_controller_handler.go`` (updatePod, deletePod),
 ``state/running.go``, ``state/restarting.go``, ``pkg/webhooks/admission/jobs`` (defaults; no event twice, none beside ``*``).
 """
@@ -84,7 +84,7 @@ _JOB = {
 }
 _EVICTED, _FAILED, _ANY = "PodEvicted", "PodFailed", "*"
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
-_ERROR = 1  # an exit code that only the code itself gives
+_ERROR = 1  # an exit code that only the code itself returns
 _STAYS = "Volcano leaves it as it is, and the other tasks wait for it"
 _FROZEN = "only minAvailable, priorityClassName and the replicas of tasks can be changed; create the Job again"
 _OF_JOBS = frozenset(
@@ -172,7 +172,7 @@ def _leads(ctx: PlaceContext, at: Path, name: str) -> bool:
 
 
 def _settle(ctx: PlaceContext, at: Path, tasks: Sequence[Any], spot: Sequence[_Task]) -> None:
-    """Write the policies of the Job and how often it may restart, and report what an interruption does to each task."""
+    """Write the Job's policies and its limit of restarts, and report the effect of an interruption on each task."""
     action = "RestartPod" if _may_run_with_fewer(ctx, at, tasks) else "RestartJob"
     own = [task for task in spot if _own_action(ctx, task.at) or _own_action(ctx, at)]
     if len(own) < len(spot):
@@ -190,9 +190,9 @@ def _settle(ctx: PlaceContext, at: Path, tasks: Sequence[Any], spot: Sequence[_T
 
 
 def _report(ctx: PlaceContext, at: Path, task: _Task, limit: Any, restart: str) -> None:
-    """Report what an interruption does to a task by the policies that are written now, and what they leave out.
+    """Report the effect of an interruption on a task under the present policies, and their gaps.
 
-    A pod that is deleted is evicted; one that its node's shutdown has killed stays, with exit code 137 or 143.
+    A deleted pod counts as evicted; one killed by its node's shutdown stays, with exit code 137 or 143.
     """
     evicted = _action(ctx, at, task, _EVICTED)
     killed = {code: _action(ctx, at, task, _FAILED, code) for code in KILLED}
@@ -220,9 +220,9 @@ def _report(ctx: PlaceContext, at: Path, task: _Task, limit: Any, restart: str) 
 
 
 def _action(ctx: PlaceContext, at: Path, task: _Task, event: str, code: int | None = None) -> str:
-    """The action for an event and an exit code of a task's pod; empty if no policy is for it.
+    """The action for an event and an exit code of a task's pod; empty without a policy.
 
-    The task's policies count before the Job's, and of each the first that matches.
+    The task's policies precede the Job's, and the first match wins.
     """
     return _action_in((ctx.editor.get(task.at), ctx.editor.get(at)), event, code)
 
@@ -236,7 +236,7 @@ def _action_in(holders: Sequence[Any], event: str, code: int | None = None) -> s
 
 
 def restarts_all(spec: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """The tasks of a Job of which one lost pod restarts all, though it may run with fewer, each with a sentence."""
+    """The tasks whose pods all restart after one is lost, though fewer would do, each with a sentence."""
     tasks = [one for one in _list(spec.get("tasks")) if isinstance(one, dict)]
     if not _runs_with_fewer(spec.get("minAvailable"), tasks):
         return
@@ -254,7 +254,7 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def _may_run_with_fewer(ctx: PlaceContext, at: Path, tasks: Sequence[Any]) -> bool:
-    """Whether the Job goes on while pods are missing: it says how many it needs, and has more."""
+    """Whether the Job continues while pods are missing: it has more than the number that it states to need."""
     return _runs_with_fewer(ctx.editor.get((*at, "minAvailable")), tasks)
 
 
@@ -283,7 +283,7 @@ def _own_action(ctx: PlaceContext, at: Path) -> str:
 
 
 def _write_policies(ctx: PlaceContext, at: Path, action: str, retries: int) -> None:
-    """Add a policy for each event and exit code of an interruption that the Job has none for; the user's are before them."""
+    """Add a policy for each uncovered event and exit code of an interruption, after the user's."""
     events = {event for one in _policies(ctx, at) for event in _events(one)}
     codes = {one.get("exitCode") for one in _policies(ctx, at)}
     if _ANY in events:
@@ -307,7 +307,7 @@ def _write_policies(ctx: PlaceContext, at: Path, action: str, retries: int) -> N
 
 
 def _refuse(ctx: PlaceContext, at: Path) -> None:
-    """Let a refused pod end the Job, beside policies of the user that restart it."""
+    """Make a refused pod end the Job, despite the user's policies that restart it."""
     if not any(one.get("exitCode") == REFUSED for one in _policies(ctx, at)):
         rest = list(_policies(ctx, at))
         rule = {"exitCode": REFUSED, "action": "TerminateJob"}
@@ -344,7 +344,7 @@ def _settle_limit(ctx: PlaceContext, at: Path, spot: Sequence[_Task]) -> Any:
 
 
 def _settle_errors(ctx: PlaceContext, at: Path, spot: Sequence[_Task]) -> bool:
-    """Whether an error of the code restarts something; reports policies of the user by which it is otherwise than asked for."""
+    """Whether an error of the code restarts something; reports the user's policies that contradict the request."""
     restarted = False
     for task in spot:
         action = _action(ctx, at, task, _FAILED, _ERROR)
@@ -365,7 +365,7 @@ def _settle_errors(ctx: PlaceContext, at: Path, spot: Sequence[_Task]) -> bool:
 
 
 def _what_happens(action: str, limit: Any) -> str:
-    """What an interruption does to a Job whose policy for it has this action; empty without a policy."""
+    """The effect of an interruption under a policy with this action; empty without a policy."""
     if not action:
         return ""
     what = {
@@ -391,7 +391,7 @@ _ACTIONS = (
 
 
 def _retries(top: str) -> RetryFields:
-    """What a Job spec at this path retries.
+    """The retry fields of a Job spec at this path.
 
     Sources: the custom resource definitions of volcano v1.15; ``pkg/apis/bus/v1alpha1/actions.go``.
     """
@@ -408,7 +408,7 @@ def _retries(top: str) -> RetryFields:
 
 
 def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
-    """The volumes of a Job, which all pods of all its tasks mount: claims that it names, or that are made for it.
+    """The volumes of a Job, which all its pods mount: claims that it names, or that are made for it.
 
     Source: volcano-sh/volcano, ``pkg/controllers/job/job_controller_actions.go``, ``createJobIOIfNotExist``.
     """

@@ -1,1 +1,1 @@
-"""What the fields of Kubernetes' objects mean, by the rules of the API server: one reading for every part of the product."""
+"""The meaning of Kubernetes objects' fields by the API server's rules, read alike in all parts of the product."""

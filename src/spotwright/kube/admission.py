@@ -1,8 +1,8 @@
-"""What a cluster adds to pods when they are created, as far as the given objects show it.
+"""The additions of a cluster to new pods, as far as the given objects show them.
 
-A pod's own fields do not say all that the scheduler sees: its namespace may have a node selector and default requests, and its
-runtime class an overhead, a selector and tolerations. Placement, lint and the check of pools read pods as admitted, so that they
-say the same. What an object is not given for is not known, and the pod is read as it is written.
+The scheduler sees more than a pod's own fields: its namespace may have a node selector and default requests, and its runtime
+class an overhead, a selector and tolerations. Placement, lint and the check of pools read pods as admitted, so that they agree.
+Without the object an addition is unknown, and the pod is read as written.
 
 Sources: Kubernetes 1.35, ``plugin/pkg/admission/podnodeselector``, ``plugin/pkg/admission/limitranger``,
 ``plugin/pkg/admission/runtimeclass`` and ``pkg/apis/core/v1/defaults.go`` (``SetDefaults_LimitRangeItem``); OpenShift's
@@ -48,14 +48,14 @@ _SELECTORS = ("scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-
 
 
 def no_others(_kind: str) -> Iterable[Mapping[str, Any]]:
-    """No object is given."""
+    """No given objects."""
     return ()
 
 
 class Added(NamedTuple):
     """The fields that an object adds to a pod. ``maker`` is its name in messages: ``namespace team``, ``RuntimeClass kata``.
 
-    ``limits`` and ``requests`` are for containers that name none, ``overhead`` is for the pod.
+    ``limits`` and ``requests`` are defaults of containers, ``overhead`` is the pod's.
     """
 
     maker: str
@@ -74,10 +74,10 @@ class Unreadable(NamedTuple):
 
 
 def admitted(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Mapping[str, Any]:
-    """A pod spec with what the cluster adds; the same one if no addition is known.
+    """A pod spec with the cluster's additions; the same one without known additions.
 
-    ``namespace`` is that of the pod; empty or ``None``: that of objects which name none. A selector of the pod itself is kept
-    where the namespace has another value for its key: :func:`contradiction`.
+    ``namespace`` is the pod's; empty or ``None`` matches objects without one. The pod's own selector wins over another value in
+    the namespace: :func:`contradiction`.
     """
     added: dict[str, Any] = {}
     own = mapping(spec.get("nodeSelector"))
@@ -101,7 +101,7 @@ def admitted(spec: Mapping[str, Any], namespace: str | None, others: Others) -> 
 
 
 def additions(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Iterator[Added]:
-    """What each object adds to a pod; of several values for one key the first counts."""
+    """Each object's additions to a pod; of several values for one key the first counts."""
     if selector := namespace_selector(namespace, others):
         yield Added(f"namespace {namespace}", selector)
     for one in _adding(spec, namespace, others):
@@ -119,7 +119,7 @@ def additions(spec: Mapping[str, Any], namespace: str | None, others: Others) ->
 
 
 def unreadable(one: Mapping[str, Any]) -> Iterator[Unreadable]:
-    """The quantities of a LimitRange or a RuntimeClass that are unreadable; a placeholder is not reported."""
+    """The unreadable quantities of a LimitRange or a RuntimeClass, without placeholders."""
     if one.get("kind") not in ADMITTING:
         return
     limits = mapping(one.get("spec")).get("limits")
@@ -138,7 +138,7 @@ def unreadable(one: Mapping[str, Any]) -> Iterator[Unreadable]:
 
 
 def faulty(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Iterator[tuple[str, Unreadable]]:
-    """The objects that would add to a pod if they could be read: the name of each, and its first quantity that cannot."""
+    """The objects whose additions to a pod are unreadable: each one's name, and its first unreadable quantity."""
     for one in _adding(spec, namespace, others):
         for wrong in islice(unreadable(one), 1):
             yield object_name(one), wrong
@@ -168,7 +168,7 @@ def namespace_selector(namespace: str | None, others: Others) -> dict[str, str]:
 
 
 def contradiction(spec: Mapping[str, Any], namespace: str | None, others: Others) -> tuple[str, str] | None:
-    """A key of the pod's node selector that its namespace wants otherwise, and that value: the API server refuses the pod."""
+    """A key of the pod's node selector with another value in its namespace, and that value: the API server refuses the pod."""
     own = mapping(spec.get("nodeSelector"))
     wanted = namespace_selector(namespace, others)
     return next(((key, value) for key, value in wanted.items() if key in own and str(own[key]) != value), None)
@@ -179,16 +179,16 @@ SYSTEM_CLASSES: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000, "
 
 
 class Priority(NamedTuple):
-    """The priority of a pod, and what gives it: ``PriorityClass batch``, or ``its priority``."""
+    """The priority of a pod, and its source: ``PriorityClass batch``, or ``its priority``."""
 
     value: int
     maker: str
 
 
 def priority(spec: Mapping[str, Any], others: Others) -> Priority | None:
-    """The priority of a pod as admitted; ``None`` where its class is not given, or has no whole number as its value.
+    """The priority of a pod as admitted; ``None`` if its class is unknown, or its value is not an integer.
 
-    A pod without a class has the value of the class that is the default of the cluster, else 0. Source: Kubernetes,
+    A pod without a class has the value of the cluster's default class, else 0. Source: Kubernetes,
     ``plugin/pkg/admission/priority``.
     """
     named, given = spec.get("priorityClassName"), spec.get("priority")
@@ -209,7 +209,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _with_defaults(container: Any, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> Any:
-    """A container with default limits and requests; its own limit is its request too."""
+    """A container with default limits and requests; its own limit is also its request."""
     if not isinstance(container, Mapping):
         return container
     resources = container.get("resources") or {}

@@ -1,7 +1,7 @@
 """Ways in which a pod asks for a device beside whole devices in its resource requests.
 
-No pool states how many such devices its nodes have, so the pod is not known to fit anywhere; but it is no work for nodes without
-devices, and GPU nodes are meant for it. What is not among these ways is not seen.
+Pools do not state the number of such devices, so it is unknown whether the pod fits; but nodes without devices do not fit, and
+GPU nodes are meant for it. Other ways are not recognized.
 
 Sources: Kubernetes, "Dynamic Resource Allocation"; NVIDIA/k8s-device-plugin, README (MPS, time slicing), and the RuntimeClass of
 NVIDIA's GPU operator; run.ai documentation, "GPU fractions"; Project-HAMi/HAMi, "Device configuration"; Volcano, "vGPU";
@@ -33,7 +33,7 @@ _RUNTIMES = re.compile(r"nvidia(?:-cdi|-legacy|-experimental)?|kata-(?:qemu-)?nv
 
 
 def is_share(resource: str) -> bool:
-    """Whether a resource is a part of a device, which a scheduler beside Kubernetes' counts: no node states it."""
+    """Whether a resource is a part of a device that another scheduler counts and nodes do not state."""
     return _SHARES.fullmatch(resource) is not None
 
 

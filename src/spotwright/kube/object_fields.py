@@ -1,6 +1,6 @@
 """Fields that every Kubernetes object may have: its metadata, its controller, its times.
 
-Objects come from users, controllers and other servers, so a missing or malformed value reads as empty here and stops no reader.
+Objects come from users, controllers and other servers, so missing and malformed values read as empty.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ARGO_NODE_ID = "workflows.argoproj.io/node-id"
 
 def mapping(value: Any) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one."""
-    return value if isinstance(value, (dict, Mapping)) else {}  # a dict is found at once
+    return value if isinstance(value, (dict, Mapping)) else {}  # the check for dict is faster
 
 
 def mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
@@ -82,8 +82,8 @@ def controller_of(data: Mapping[str, Any]) -> Owner | None:
 def seconds(value: Any) -> float | None:
     """A time of an object in Unix seconds; ``None`` for a missing, malformed or zero time.
 
-    The API server writes RFC 3339 in UTC, and a parser of YAML may have made a date of it. The zero time of Go, 1 January of the
-    year 1, is what a controller writes for a time that is not known; KFP's backend writes 1970 for it.
+    The API server writes RFC 3339 in UTC, which a YAML parser may have converted. Controllers write Go's zero time, 1 January
+    of the year 1, for an unknown time; KFP's backend writes 1970.
     """
     try:
         at = value if isinstance(value, datetime) else datetime.fromisoformat(text(value))

@@ -1,8 +1,8 @@
-"""Read what a pod asks of its nodes, by the types and rules of the API server.
+"""Read a pod's requirements on nodes by the types and rules of the API server.
 
-Placement, lint, explanations, runs, checks of pools, the webhook and the recorder decide by these values, so that no two of them
-read one pod differently. What the API server would refuse is a :class:`Refusal`, with its place and what to write instead,
-without a guess at the meaning. A value that is known only when the pod is made (a placeholder) is undecided, and not refused.
+Placement, lint, explanations, runs, checks of pools, the webhook and the recorder decide by these values, so that all read a
+pod alike. A value that the API server would refuse is a :class:`Refusal`, with its place and the fix, without a guess at the
+meaning. A placeholder, known only when the pod is made, is undecided, not refused.
 
 Sources: Kubernetes 1.35, ``pkg/apis/core/validation/validation.go`` (``ValidateTolerations``, ``ValidateNodeSelector``,
 ``ValidatePreferredSchedulingTerms``) and ``staging/src/k8s.io/api/core/v1/types.go``.
@@ -38,8 +38,8 @@ _ANYWHERE = Constraints()
 class Refusal(NamedTuple):
     """A value for which the API server refuses the pod.
 
-    ``field``: the field of the pod spec it stands in. ``path`` leads to it inside the pod spec, ``text`` says what is wrong and
-    what to write, ``value`` is what stands there.
+    ``field``: its field of the pod spec. ``path`` leads to it inside the pod spec, ``text`` has the fault and the fix,
+    ``value`` is the value.
     """
 
     field: str  # tolerations | nodeSelector | affinity
@@ -51,8 +51,8 @@ class Refusal(NamedTuple):
 def scheduling_of(spec: Mapping[str, Any]) -> Constraints:
     """The tolerations, node selector and node affinity of a pod spec.
 
-    Values that the API server refuses (:func:`refusals_of`) are read as what they most likely mean, so that a message can say
-    more than that they are wrong. Values of another shape count as missing.
+    Values that the API server refuses (:func:`refusals_of`) are read by their most likely meaning, for better messages. Values
+    of another shape count as missing.
     """
     if _FIELDS.isdisjoint(spec):
         return _ANYWHERE
@@ -178,7 +178,7 @@ def _is_bounded(one: Toleration) -> bool:
 
 
 def _wrong_condition(given: Mapping[str, Any]) -> tuple[str, object]:
-    """Why the API server refuses a condition on a label, or why it is never met; with the value that is wrong."""
+    """Why the API server refuses a condition on a label, or why it is never met; with the wrong value."""
     if wrong := _not_texts(given):
         return wrong, None
     key, operator, values = _parts(given)
@@ -266,7 +266,7 @@ def _is_odd(key: object) -> bool:
 
 
 def _not_key(key: object) -> str:
-    """Why a text is not a label's key."""
+    """Why a string is not a valid label key."""
     if is_placeholder(key):
         return ""
     domain, slash, name = str(key).rpartition("/")
@@ -275,7 +275,7 @@ def _not_key(key: object) -> str:
 
 
 def _not_value(value: object) -> str:
-    """Why a text is not a label's value."""
+    """Why a string is not a valid label value."""
     if not isinstance(value, str) or not value or is_placeholder(value) or _NAME.fullmatch(value):
         return ""
     return f"{value!r:.200} is not a valid label value"
@@ -299,7 +299,7 @@ def _objects(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    """A value of a label or taint: a boolean as YAML writes it; null as the API server reads it, an empty text."""
+    """A value of a label or taint: a boolean as YAML writes it; null as the API server reads it, an empty string."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""What Kubeflow's PodDefaults add to the pods that they select, as far as the given objects show it.
+"""The additions of Kubeflow's PodDefaults to the pods that they select, as far as the given objects show them.
 
 Source: kubeflow/dashboard, ``components/admission-webhook`` (``filterPodDefaults``, ``applyPodDefaultsOnPod``).
 """

@@ -1,1 +1,1 @@
-"""Runs pipelines on Kubeflow Pipelines (KFP): uploads them, starts them, follows them and reads their outputs back."""
+"""Run pipelines on Kubeflow Pipelines (KFP): upload, start and follow them, and read their outputs back."""

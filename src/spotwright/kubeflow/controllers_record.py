@@ -1,7 +1,7 @@
-"""Shows the controller's record of a run on KFP, as soon as there is one.
+"""Show the controller's record of a run on KFP, once it exists.
 
-The controller sees the pods, their nodes and the notices, so its record has causes, rungs and costs that KFP does not have.
-Until there is one, and if it is lost, KFP's status is shown. Only KFP says when and how the run ended.
+The controller sees the pods, their nodes and the notices, so its record has causes, rungs and costs, unlike KFP. Without it,
+and if it is lost, KFP's status is shown. The end of the run always comes from KFP.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spotwright.views.run_progress import Shown
 __all__ = ["ControllersRecord"]
 
 _POLL = 0.5  # seconds between two looks for the record's end
-_LOST = 30.0  # seconds until a controller that was lost is asked again
+_LOST = 30.0  # seconds until a lost controller is asked again
 
 
 class ControllersRecord:
@@ -42,7 +42,7 @@ class ControllersRecord:
         return self.open_record is not None and not self.lost
 
     def join(self, state: RunState, /) -> None:
-        """Begin with KFP's facts of a run that is under way."""
+        """Join a running run with KFP's facts."""
         self._state = state
         self._show.join(state)
 
@@ -57,7 +57,7 @@ class ControllersRecord:
             self._show(self.reader.state, notes)
 
     def look(self) -> None:
-        """Show the controller's new records since the last look."""
+        """Show the controller's records since the last look."""
         if self.open_record is None or time.monotonic() < self._again_at:
             return
         try:
@@ -77,7 +77,7 @@ class ControllersRecord:
                 self._show.join(self._state)
 
     def wait_for_end(self, seconds: float) -> None:
-        """Wait until the record has its end, at most so long: the controller sees it a moment after KFP."""
+        """Wait at most this long for the record's end, which the controller sees just after KFP."""
         ends = time.monotonic() + seconds
         self.look()
         while self.reader is not None and self.reader.state.status is RunStatus.RUNNING and time.monotonic() < ends:

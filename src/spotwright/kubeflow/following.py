@@ -1,9 +1,8 @@
-"""Follows a run of Kubeflow Pipelines until it has ended: asks the server, records what is new, and shows it.
+"""Follow a run of Kubeflow Pipelines to its end: ask the server, record the news, and show it.
 
-A follower holds the lease of its run's journal here, so two followers never write the same journal. The server does not
-depend on a follower: the run goes on without one, and the next follower finds the whole picture again. It may also be
-cancelled there. If no part of a run begins and its tasks cannot say why, the follower does: a person who looks at an empty
-table waits in vain.
+A follower holds the lease of its run's journal here, so two followers never write the same journal. The run continues without a
+follower, and the next one gets the whole state again. It may also be cancelled on the server. If nothing of a run begins and
+its tasks cannot show why, the follower explains the empty table.
 """
 
 from __future__ import annotations
@@ -45,10 +44,9 @@ _DRIVER = "driver"
 
 
 def hold_up(nodes: Iterable[Node], waited: float, now: float, *, has_pods: bool) -> str:
-    """What a run waits for, in a sentence; empty if it is normal.
+    """A run's unusual wait, in a sentence; empty if all is normal.
 
-    ``waited``: seconds since it was started here. ``now``: the time by the clock of the nodes. ``has_pods``: Kubernetes shows
-    pods of it.
+    ``waited``: seconds since its start here. ``now``: the time by the nodes' clock. ``has_pods``: Kubernetes shows its pods.
     """
     nodes = list(nodes)
     if not nodes:
@@ -80,9 +78,7 @@ _NO_OUTPUTS = (
     " svc/ml-pipeline-ui"
 )
 _DELETED = "its run was deleted on the KFP server; how it ended is unknown"
-_USUAL = (
-    "kubeflow"  # where a server for one team runs its pods by KFP's manifests; it says so only once its agent reports
-)
+_USUAL = "kubeflow"  # the namespace of pods in KFP's manifests for one team, which the server shows only once its agent reports
 _NAMED = 5  # tasks that a note names
 
 
@@ -182,12 +178,12 @@ class Follower:
                 self.note(text)
 
     def watch_pods(self, read: Read) -> None:
-        """Look at the pods and machines of the run as well, through a Kubernetes API that may be that of KFP's cluster."""
+        """Watch the pods and machines of the run too, through a Kubernetes API that may be KFP's cluster's."""
         self._recorder.pods = PodsSeen(read, self._run.run_id, self.state.plan.config.pools)
 
     @property
     def misses_pods(self) -> bool:
-        """Whether pods were looked for, and none of the run was found."""
+        """Whether pods were looked up and none of the run was found."""
         return self._recorder.pods is not None and not self._recorder.pods.are_any
 
     def _look_at_pods(self, pods: PodsSeen, workflow: Mapping[str, Any] | None) -> None:
@@ -207,7 +203,7 @@ class Follower:
         try:
             return _Answer(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
         except LoginRefused:
-            self._server.log_in_again()  # a token may have expired, and its file been renewed
+            self._server.log_in_again()  # the token may have expired and its file been renewed
             return _Answer(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
 
     def cancelled(self) -> None:
@@ -219,8 +215,8 @@ class Follower:
     def _note_cancel(self, answer: _Answer) -> None:
         """Record a cancellation: by another process here, or as the server reports it.
 
-        At its end KFP says FAILED of such a run, and its history leaves out CANCELING. What stays is how the backend ends a
-        Workflow: with ``activeDeadlineSeconds: 0`` (``execution_spec.go``, ``GetTerminatePatch``; seen on 2.16.1).
+        KFP finally reports such a run as FAILED, and its history lacks CANCELING. The evidence is how the backend ends a
+        Workflow: ``activeDeadlineSeconds: 0`` (``execution_spec.go``, ``GetTerminatePatch``; seen on 2.16.1).
         """
         asked = "cancel" in self._journal.take_requests()
         history = answer.run.get("state_history") or ()
@@ -230,7 +226,7 @@ class Follower:
             self.add(CancelRequested(time.time()))
 
     def _read_outputs(self, seen: Mapping[str, SeenTask]) -> None:
-        """Read the output parameters of all tasks from KFP's metadata store, once: no other answer has them."""
+        """Read the output parameters of all tasks from KFP's metadata store, their only source, once."""
         specs = ((path, task.plan.spec) for path, task in self.state.tasks.items() if path in seen)
         wanted = {
             path: number
@@ -247,9 +243,9 @@ class Follower:
         self._recorder.outputs({path: found.get(number, {}) for path, number in wanted.items()})
 
     def _note_earlier_results(self) -> None:
-        """Name the tasks whose outputs are missing because KFP used an earlier result: no answer has those outputs.
+        """Name the tasks whose outputs are missing because KFP used an earlier result.
 
-        The driver of such a task writes neither the number of its execution nor the places of its artifacts into the Workflow
+        Such a task's driver writes neither its execution's number nor its artifacts' addresses into the Workflow
         (backend ``v2/driver/container.go``: it returns before it makes the pod's patch).
         """
         missing = [path for path, task in self.state.tasks.items() if task.cached_from is not None and _misses(task)]
@@ -292,7 +288,7 @@ def _misses(task: TaskState) -> bool:
 
 
 def _first_pod_failed(seen: Mapping[str, SeenTask]) -> str:
-    """Argo's message about the driver of the whole run, if it failed: then no task has begun, and v2beta1 gives no error."""
+    """Argo's message about the driver of the whole run, if it failed: then tasks have not begun, and v2beta1 has no error."""
     driver = seen.get("root-driver")
     if driver is None or driver.node.phase not in {"Failed", "Error"}:
         return ""
@@ -300,7 +296,7 @@ def _first_pod_failed(seen: Mapping[str, SeenTask]) -> str:
 
 
 class _Answer(NamedTuple):
-    """A server's status of a run: v2beta1's answer, and its Workflow where v1beta1 has one."""
+    """A server's status of a run: v2beta1's answer, and its Workflow if v1beta1 has one."""
 
     run: dict[str, Any]
     workflow: dict[str, Any] | None

@@ -1,10 +1,10 @@
-"""Records KFP's status of a run as the events of our journal, so that the views of a local run show it.
+"""Record KFP's status of a run as events of our journal, for the views of local runs.
 
-A pipeline is unfolded as in a local run, when KFP opens its parts; each pod that KFP made is an attempt. The cause of
-an end is decided by :func:`~spotwright.scheduling.cause.classify` on what Argo says of the pod, which is less than the controller
-of Spotwright sees. Every look compares the whole picture with the state, so a look may be lost or come twice.
+A pipeline is unfolded as in a local run, as KFP opens its parts; each of KFP's pods is an attempt.
+:func:`~spotwright.scheduling.cause.classify` decides the cause of an end from Argo's status of the pod, which is less than
+Spotwright's controller sees. Every look compares the whole status with the state, so looks may be lost or repeated.
 
-With a kubeconfig that may read them, the run's pods and their nodes are looked at too, while a follower runs.
+With a kubeconfig that allows it, a follower also reads the run's pods and their nodes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PodsSeen:
         self._pods: dict[str, _Pod] = {}  # by the name of Argo's node
         self._replaced: dict[
             str, list[_Pod]
-        ] = {}  # pods that Argo has made again under the same name, until they are recorded
+        ] = {}  # pods that Argo has recreated under the same name, until they are recorded
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._gone: set[str] = set()  # nodes that were there before
         self._no_nodes = ""  # why nodes may not be read
@@ -127,9 +127,7 @@ class PodsSeen:
             self._nodes[name] = self._read(object_path("v1", "Node", name), {})
             self._gone.discard(name)
         except ApiFailed as error:
-            if (
-                error.status == 403
-            ):  # callers who may read a namespace's pods often may not read nodes, which are cluster-wide
+            if error.status == 403:  # readers of a namespace's pods often may not read cluster-wide nodes
                 self.trouble = self._no_nodes = str(error)
                 return
             if error.status != 404:
@@ -140,7 +138,7 @@ class PodsSeen:
     def held_up(self, now: float, after: float) -> Iterator[str]:
         """Sentences about pods that have not started on their nodes ``after`` seconds; ``now`` is a moment of the nodes' clock.
 
-        Only events report a volume that cannot be mounted. Each pod's are read every ``pause`` seconds.
+        Only events report failed mounts. Each pod's are read every ``pause`` seconds.
         """
         for name, pod in self._pods.items():
             since = bound_at(pod.last)
@@ -162,7 +160,7 @@ class PodsSeen:
         return None if pod is None else self._signals_of(pod)
 
     def take_replaced(self, node_name: str) -> list[Signals]:
-        """The signals of the pods that Argo has made again since the last call, oldest first: it counts no try for them."""
+        """The signals of the pods that Argo has recreated since the last call, uncounted, oldest first."""
         return [self._signals_of(pod) for pod in self._replaced.pop(node_name, ())]
 
     def host(self, node_name: str) -> str:
@@ -182,7 +180,7 @@ class PodsSeen:
         return None if pod is None else list(attempts_of(pod.last, is_gone=pod.is_gone))[-1]
 
     def requests(self, node_name: str) -> Resources:
-        """The requests of the pod of a node of Argo's."""
+        """The requests of an Argo node's pod."""
         pod = self._pods.get(node_name)
         return {} if pod is None else requests_of(pod.last)
 
@@ -223,7 +221,7 @@ class Recorder:
         self._now = self._ahead = 0.0
 
     def _past(self, moment: float | None) -> float:
-        """A moment of the server's on our clock."""
+        """A moment of the server on our clock."""
         return self._now if moment is None else min(max(moment - self._ahead, self._state.started_at), self._now)
 
     def record(self, seen: Mapping[str, SeenTask], now: float, ahead: float = 0.0) -> None:
@@ -349,9 +347,9 @@ class Recorder:
                 self._end(task, attempt, node, seen, is_last=place == len(tries))
 
     def _attempt_of(self, task: TaskState, seen: SeenTask, node: Node) -> AttemptState:
-        """The newest attempt of a try, which is made if missing: Argo may make the pod of one try several times.
+        """The newest attempt of a try, which is made if missing: Argo may recreate the pod of one try.
 
-        If one answer has the tries and another one only the task, both mean the same attempt.
+        An answer with the tries and one with only the task mean the same attempt.
         """
         made = [attempt for attempt in task.attempts if attempt.key.startswith(f"{node.name}#")]
         if not made and node is seen.node:
@@ -366,7 +364,7 @@ class Recorder:
         return task.last
 
     def _made_again(self, task: TaskState, attempt: AttemptState, signals: Signals) -> AttemptState:
-        """End an attempt whose pod Argo has made again without counting a try, and begin the next one."""
+        """End an attempt whose pod Argo has recreated uncounted, and begin the next one."""
         if not attempt.is_live:
             return attempt
         self._add(AttemptEnded(self._now, task.path, attempt.number, signals=signals))
@@ -452,7 +450,7 @@ def _ended_early(attempt: AttemptState) -> bool:
 
 
 def _typed(value: Any, kind: str) -> Any:
-    """A value of the declared type: the store has one type of number."""
+    """A value of the declared type, because the store has only one type of number."""
     try:
         return coerce(value, kind) if kind else value
     except ValueError:

@@ -1,7 +1,7 @@
-"""Starts a placed pipeline on a server of Kubeflow Pipelines, and makes the records of the run here first.
+"""Start a placed pipeline on a server of Kubeflow Pipelines, after making the run's records here.
 
-The records come first so that a run that was started is always found again: at worst it is a run of the same name on the
-server. The record says which run of which server it is, and how to log in there again.
+The records come first so that a started run can always be found: at worst by its name on the server. The record names the
+server, the run and the login.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class KfpRun(NamedTuple):
-    """A run of a server, and its page there. ``controller``: as it was named, empty by default. It holds no secret."""
+    """A run of a server, and its page there. ``controller``: as given, empty by default. It has no secrets."""
 
     run_id: str
     login: Login
@@ -46,7 +46,7 @@ class KfpRun(NamedTuple):
 
 
 def save_kfp_run(folder: RunFolder, run: KfpRun) -> None:
-    """Write it into the run's folder. Raises :class:`StateError`."""
+    """Write the record into the run's folder. Raises :class:`StateError`."""
     try:
         write_atomically(folder.kfp, {**run._asdict(), "login": run.login.to_data()})
     except OSError as error:
@@ -93,9 +93,9 @@ def version_name(text: str) -> str:
 
 
 def kfp_arguments(planned: PlannedRun) -> dict[str, Any]:
-    """The user's arguments as KFP takes them; it fills in the others itself.
+    """The user's arguments in KFP's form; KFP fills in the others.
 
-    Raises :class:`InputError` for values that KFP cannot take: artifacts, and secrets, which it would show to everyone.
+    Raises :class:`InputError` for artifacts, which KFP refuses, and secrets, which it would show to everyone.
     """
     given = {name: planned.arguments[name] for name in planned.options.arguments}
     artifacts = [name for name in given if name in planned.stored.plan.graph.root.artifacts]
@@ -113,7 +113,7 @@ def kfp_arguments(planned: PlannedRun) -> dict[str, Any]:
 
 
 def submit(server: KfpServer, what: Submission) -> Submitted:
-    """Upload and start. Raises :class:`InputError`, :class:`ServerAway` and :class:`StateError`; then no folder stays here."""
+    """Upload and start. Raises :class:`InputError`, :class:`ServerAway` and :class:`StateError`; then the folder is removed."""
     arguments = kfp_arguments(what.planned)
     pipeline = what.planned.stored.source.pipeline
     folder = StateFolder.open(what.state).create(what.name or new_name(pipeline))

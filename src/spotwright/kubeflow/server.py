@@ -1,13 +1,13 @@
-"""A server of Kubeflow Pipelines, asked through ``kfp.Client``, with only what this package needs of it.
+"""A server of Kubeflow Pipelines, used through ``kfp.Client``, with only the calls that this package needs.
 
-``kfp.Client`` brings every way to log in, so it makes each request. It is imported when a server is opened, because that takes
+``kfp.Client`` makes each request, because it supports every way to log in. It is imported when a server is opened, which takes
 half a second. Runs are read as plain JSON through the same client: its models would cost seconds for a run of thousands of
-tasks. What a failed request means is said to the person who waits for it. Of a login only what may be written down is kept
-beside a run. Output parameters come from where KFP's launcher keeps them: ML Metadata, which speaks gRPC.
+tasks. Failed requests are explained to the user. Only the public part of a login is stored with a run. Output parameters come
+from KFP's ML Metadata, which speaks gRPC.
 
 Read in SDK 2.17.0 (``kfp/client/client.py``), ``kfp_server_api`` 2.17.3 and the backend (``api_converter.go``): v2beta1 has the
 states and times of all nodes of the run's Workflow, without their names, messages or machines; v1beta1 of the same server still
-has the whole Workflow of every run, also of runs that were started through v2beta1.
+has the whole Workflow of every run, even of runs started through v2beta1.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _AWAY = frozenset({408, 429, 500, 502, 503, 504})
 _OPTIONS = (
     "log in with --token-file, --cookies-file or --client-id, or set SPOTWRIGHT_KFP_TOKEN or SPOTWRIGHT_KFP_COOKIES"
 )
-_NO_SUCH_PATH = "Not Found"  # the gateway's words for a path that it does not serve
+_NO_SUCH_PATH = "Not Found"  # the gateway's message for an unknown path
 _LONGEST = 300  # characters of a server's message
 
 
 class ServerAway(SpotwrightError):
-    """The server does not answer, or cannot answer now: ask again after a while."""
+    """The server does not answer, or cannot now: retry later."""
 
 
 class LoginRefused(InputError):
@@ -80,7 +80,7 @@ class AlreadyThere(InputError):
 
 
 def read_json(host: str, content: bytes) -> dict[str, Any]:
-    """The object of an answer. Raises :class:`NotKfp` for a page."""
+    """The object of an answer. Raises :class:`NotKfp` for an HTML page."""
     try:
         answer = json.loads(content or b"{}")
     except ValueError:
@@ -94,7 +94,7 @@ def read_json(host: str, content: bytes) -> dict[str, Any]:
 
 
 def failure_of(host: str, error: Exception) -> SpotwrightError:
-    """The error to show for one that ``kfp.Client`` raised. ``error`` comes from its REST client or from urllib3."""
+    """The error to show for an exception of ``kfp.Client``. ``error`` comes from its REST client or from urllib3."""
     status = getattr(error, "status", None)
     if not isinstance(status, int) or status == 0:
         return _no_answer(host, error)
@@ -154,7 +154,7 @@ COOKIES_VARIABLE = "SPOTWRIGHT_KFP_COOKIES"
 class Login(NamedTuple):
     """A server and a way to log in. Empty values: the defaults of ``kfp.Client``, from its variables and the kubeconfig.
 
-    ``namespace`` is that of the runs; a server for one team has none. Files are paths.
+    ``namespace`` is the runs'; a server for one team has none. Files are paths.
     """
 
     host: str = ""
@@ -174,7 +174,7 @@ class Login(NamedTuple):
         return _secret(self.cookies_file, COOKIES_VARIABLE, "--cookies-file")
 
     def to_data(self) -> dict[str, str]:
-        """The login as data that is kept; it holds no secret."""
+        """The login as data to store, without secrets."""
         return self._asdict()
 
     @classmethod
@@ -228,7 +228,7 @@ def outputs_in(answer: bytes) -> dict[int, dict[str, Any]]:
 
 
 def _grpc_message(answer: bytes) -> bytes:
-    """The message in the frames of an answer; an error of gRPC comes in the trailers alone."""
+    """The message in the frames of an answer; an error of gRPC is only in the trailers."""
     message, place, frames = b"", 0, 0
     while place < len(answer):
         flag, length = answer[place], struct.unpack_from(">I", answer, place + 1)[0]
@@ -303,7 +303,7 @@ _TIMEOUT = (10.0, 60.0)  # seconds to connect, and without a byte of an answer
 _PAGE = 100
 _GRPC_WEB = {"Content-Type": "application/grpc-web+proto", "Accept": "application/grpc-web+proto", "X-Grpc-Web": "1"}
 _VERSION = re.compile(r"(\d+\.\d+)\.\d+")
-_SAME = 3.0  # clocks that differ by fewer seconds count as equal: an answer carries whole seconds
+_SAME = 3.0  # clocks that differ by less count as equal: answers have whole seconds
 
 
 class Version(NamedTuple):
@@ -315,7 +315,7 @@ class Version(NamedTuple):
 
 
 class Health(NamedTuple):
-    """The server's report of itself: its version, such as ``2.16``; a given namespace that it does not know."""
+    """The server's version, such as ``2.16``, and a given namespace that it does not know."""
 
     version: str = ""
     ignored_namespace: str = ""
@@ -325,7 +325,7 @@ class KfpServer:
     """One server with one login. ``host`` is its address, for messages."""
 
     def __init__(self, login: Login) -> None:
-        """Connect. Raises :class:`InputError` with what to do, and :class:`ServerAway`."""
+        """Connect. Raises :class:`InputError` with the fix, and :class:`ServerAway`."""
         self.login = login
         self._connect()
 
@@ -344,7 +344,7 @@ class KfpServer:
         self._connect()
 
     def check(self) -> Health:
-        """Ask whether the server is one of KFP with v2beta1, and accepts the login. Raises like the constructor.
+        """Check that the server is KFP with v2beta1 and accepts the login. Raises like the constructor.
 
         A server for one team ignores namespaces (seen on 2.16.1), so a given one is dropped.
         """
@@ -379,7 +379,10 @@ class KfpServer:
                         str(file), pipeline_version_name=name, pipeline_id=pipeline_id
                     )
                 )
-            except (AlreadyThere, ServerAway):  # uploaded by another client meanwhile; the backend says 500 for that
+            except (
+                AlreadyThere,
+                ServerAway,
+            ):  # uploaded by another client meanwhile, which the backend answers with 500
                 found = self._version_id(pipeline_id, name)
                 if not found:
                     raise
@@ -387,7 +390,7 @@ class KfpServer:
         return Version(pipeline_id, str(made.pipeline_version_id), is_new=True)
 
     def _pipeline(self, name: str) -> str:
-        """The id of a pipeline, which is made if missing."""
+        """The id of a pipeline, created if missing."""
         found = self._pipeline_id(name)
         if found:
             return found
@@ -426,7 +429,7 @@ class KfpServer:
     def start(
         self, version: Version, name: str, arguments: Mapping[str, Any], *, experiment: str, service_account: str = ""
     ) -> str:
-        """Start a run. Returns its id. The experiment is made if missing."""
+        """Start a run and return its id. A missing experiment is created."""
 
         def started() -> Any:
             group = self._client.create_experiment(experiment, namespace=self.namespace or None)
@@ -512,13 +515,13 @@ class KfpServer:
         return read_json(self.host, answer.data)
 
     def _compare_clocks(self, date: str) -> None:
-        """Learn how far the server's clock is from ours, by the second that its answers carry."""
+        """Measure the difference of the server's clock from ours, by its answers' date."""
         with contextlib.suppress(ValueError):
             ahead = parsedate_to_datetime(date).timestamp() - time.time()
             self.ahead = ahead if abs(ahead) > _SAME else 0.0
 
     def _do(self, request: Callable[[], T]) -> T:
-        """Make a request. The SDK prints links and logs tracebacks on its own; both are ours to say."""
+        """Make a request, without the SDK's own links and tracebacks in the output."""
         from kfp_server_api import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -527,14 +530,14 @@ class KfpServer:
                 return request()
         except (ApiException, HTTPError) as error:
             raise failure_of(self.host, error) from error
-        except AttributeError as error:  # its REST client decodes the body of a TLS error, which has none
+        except AttributeError as error:  # its REST client decodes the missing body of a TLS error
             if isinstance(error.__context__, ApiException):
                 raise failure_of(self.host, error.__context__) from error
             raise
 
 
 def _client(login: Login) -> Any:
-    """A ``kfp.Client``. Its own health check takes 25 s if there is no answer, so ours comes first."""
+    """A ``kfp.Client``. Its health check takes 25 s without an answer, so ours comes first."""
     import kfp
 
     class Client(kfp.Client):  # type: ignore[misc]  # kfp carries no types
@@ -555,7 +558,7 @@ def _client(login: Login) -> Any:
 
 
 def _with_timeout(request: Callable[..., T]) -> Callable[..., T]:
-    """A request of the SDK that does not wait for ever: most of its methods give no timeout."""
+    """A request of the SDK with a timeout, which most of its methods lack."""
 
     def limited(*arguments: Any, _request_timeout: Any = None, **options: Any) -> T:
         return request(*arguments, _request_timeout=_request_timeout or _TIMEOUT, **options)
@@ -565,7 +568,7 @@ def _with_timeout(request: Callable[..., T]) -> Callable[..., T]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the SDK's own words from the output."""
+    """Suppress the SDK's own output."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

@@ -1,11 +1,11 @@
-"""What the nodes of a run's Workflow say of each task: whether it runs, its tries, how it ended and by which signals.
+"""Each task's status by the nodes of a run's Workflow: whether it runs, its tries, its end and the end's signals.
 
-The nodes come in either of the two answers in which a server of Kubeflow Pipelines reports them. v1beta1 gives the Workflow
-itself: names, messages, machines, inputs and outputs. v2beta1 gives ``task_details``: of each node its display name, state,
-times, and the ids of its children, but neither its own id nor its name (backend ``api_converter.go``,
-``toApiPipelineTaskDetail``). An id is made from a name, so the names can be found again: Argo's ``NodeID`` is the Workflow's
-name with the FNV-1a hash of the node's (``workflow_types.go``), and a node's name is that of the node around it with its own
-display name. What stays unknown is who has no children; those nodes are left out where several have the same display name.
+A server of Kubeflow Pipelines reports the nodes in two answers. v1beta1 has the Workflow itself: names, messages, machines,
+inputs and outputs. v2beta1 has ``task_details``: each node's display name, state, times, and the ids of its children, but
+neither its own id nor its name (backend ``api_converter.go``, ``toApiPipelineTaskDetail``). Ids derive from names, so the names
+can be recovered: Argo's ``NodeID`` is the Workflow's name with the FNV-1a hash of the node's (``workflow_types.go``), and a
+node's name is its parent's with its own display name. Nodes without children stay unknown; they are left out if several share a
+display name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PHASES = {
     "SKIPPED": "Skipped",
     "FAILED": "Failed",
     "CANCELED": "Failed",
-    "RUNTIME_STATE_UNSPECIFIED": "Omitted",  # the backend has no word for Argo's Omitted
+    "RUNTIME_STATE_UNSPECIFIED": "Omitted",  # the backend lacks Argo's Omitted
 }
 _FNV_BASIS, _FNV_PRIME = 2166136261, 16777619
 _TRY = re.compile(r"\(\d+\)$")
@@ -72,7 +72,7 @@ class Node(NamedTuple):
 
 
 def nodes_of_workflow(workflow: Mapping[str, Any]) -> list[Node]:
-    """The nodes of a Workflow object. The controller compresses them where they are many."""
+    """The nodes of a Workflow object, which the controller compresses if they are many."""
     status = workflow.get("status") or {}
     nodes = status.get("nodes")
     if not nodes and status.get("compressedNodes"):
@@ -104,7 +104,7 @@ def _values(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def nodes_of_details(details: Sequence[Mapping[str, Any]]) -> list[Node]:
-    """The nodes of ``task_details``, as far as their names can be found."""
+    """The nodes of ``task_details`` whose names can be found."""
     rows = [row for row in details if row.get("display_name")]
     names = _names_by_id(rows)
     found: list[Node] = []
@@ -137,7 +137,7 @@ def _children(row: Mapping[str, Any]) -> list[str]:
 
 
 def _names_by_id(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The names of all child nodes, by their ids: tried out from the Workflow's node inwards."""
+    """The names of all child nodes, by their ids: found by trial from the Workflow's node inwards."""
     wanted = {child for row in rows for child in _children(row)}
     workflow = next(iter(wanted), "").rpartition("-")[0]
     displays = {str(row["display_name"]) for row in rows}
@@ -202,9 +202,9 @@ _LOGS = "executor-logs"  # an artifact that the launcher adds to every task
 class SeenTask(NamedTuple):
     """One task as the Workflow shows it. Moments are Unix seconds.
 
-    ``tries`` are its pods in their order, as far as they can be distinguished; ``failed_driver`` is the message of a driver that
-    failed, ``iterations`` the number of a loop's iterations so far. ``inputs`` are the values of its input parameters,
-    ``artifacts`` where its output artifacts lie; ``execution_id`` is its number in KFP's metadata store.
+    ``tries`` are its distinguishable pods in order; ``failed_driver`` is the message of a failed driver, ``iterations`` a
+    loop's number of iterations so far. ``inputs`` are the values of its input parameters, ``artifacts`` the addresses of its
+    output artifacts; ``execution_id`` is its number in KFP's metadata store.
     """
 
     path: str
@@ -219,7 +219,7 @@ class SeenTask(NamedTuple):
 
 
 def seen_tasks(nodes: Iterable[Node]) -> dict[str, SeenTask]:
-    """The tasks that the nodes are of, by path. Paths are as in a local run: ``loop/train-3``."""
+    """The nodes' tasks by path, as in a local run: ``loop/train-3``."""
     groups: dict[str, list[Node]] = {}
     for node in nodes:
         groups.setdefault(workflow_task(node.name, is_kfp=True).path, []).append(node)
@@ -233,7 +233,7 @@ def seen_tasks(nodes: Iterable[Node]) -> dict[str, SeenTask]:
 
 
 def _own(path: str, group: Iterable[Node]) -> Node | None:
-    """The node of the task itself: the outermost one of its name, and where the DAG around it was tried again the newest."""
+    """The task's own node: the outermost one of its name, and the newest if the DAG around it was retried."""
     named = [node for node in group if _last(node) not in {"executor", "iteration-iterations", "iteration-item"}]
     alike = [node for node in named if path.rpartition("/")[2].startswith(_last(node))]
     return min(alike, key=_outwardness, default=None)

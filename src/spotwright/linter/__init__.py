@@ -1,1 +1,1 @@
-"""Find in manifests, compiled pipelines and pipeline files what is unsafe or in vain on spot capacity, before it runs."""
+"""Find what is unsafe or without effect on spot capacity in manifests, compiled pipelines and pipeline files."""

@@ -1,8 +1,8 @@
 """Comments that allow a finding: ``# spotwright: allow RULE: REASON``.
 
-At the end of a line, or on the line above it, a comment allows findings of this line. Above the first line of an object
-(or of a Python file) it allows findings of the whole object. A comment without a reason has no effect and is a finding itself:
-who reads it later has to know why. So are rules that are not known, and comments that match no finding.
+At the end of a line, or on the line above it, a comment allows findings of this line. Above the first line of an object (or of
+a Python file) it allows findings of the whole object. A comment without a reason has no effect and is itself a finding, because
+later readers need the reason. So are unknown rules, and comments that match no finding.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _covered(line: str, number: int, lines: Sequence[str], extents: Sequence[Ext
         return number, number
     following = number + 1
     while following <= len(lines) and lines[following - 1].lstrip().startswith("#"):
-        following += 1  # comments below one another stand above the same line
+        following += 1  # stacked comments apply to the same line
     for extent in extents:
         if not _has_content(lines[extent.first - 1 : following - 1]) and extent.first - 1 <= following <= extent.last:
             return extent.first, extent.last

@@ -1,8 +1,8 @@
 """The small types of the API in which a misspelt field prevents placing or retries: all their fields, and their values.
 
 Affinity, tolerations and the retries of each kind (in its record) are types that seldom change, so that any other name in them
-is wrong. Larger types (pod specs, specs of jobs) gain fields with each release: there only names are found that are nearly one
-of the fields that count. Source: Kubernetes API reference, PodSpec.
+is wrong. Larger types (pod specs, specs of jobs) gain fields with each release: there only names close to a relevant field are
+found. Source: Kubernetes API reference, PodSpec.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ RETRY_WORDS: frozenset[str] = frozenset(
         "retryStrategy",
     }
 )
-"""The words that one system or another has for retries. At a level that does not have the word, the API server drops it."""
+"""The fields for retries in the various systems. The API server drops a field at a level that does not define it."""
 
 
 class Misspelt(NamedTuple):
-    """A field that a type does not have, or a value of another shape if ``name`` is empty; ``fix`` is advice."""
+    """An unknown field of a type, or a value of another shape if ``name`` is empty; ``fix`` is advice."""
 
     path: Path
     name: str
@@ -126,7 +126,7 @@ _MEANT: Mapping[str, tuple[str, ...]] = {
     "exitCodes": ("onExitCodes", "exitCode"),
     "conditions": ("onPodConditions",),
 }
-"""Names that other systems have for a field, in the order in which a type is searched for them."""
+"""Other systems' names for a field, in the order of the search."""
 
 _ADVICE: Mapping[str, str] = {
     "nodeAntiAffinity": "Write nodeAffinity with the operator NotIn. (In Argo, retryStrategy.affinity.nodeAntiAffinity: {} "
@@ -194,9 +194,9 @@ def _paths_to(name: str, kind: Type) -> Iterator[Path]:
 
 
 def nearly(name: str, names: Collection[str], alike: float = 0.82) -> str | None:
-    """The one of ``names`` that a name nearly is; ``None`` for one of them, and where none is near.
+    """The closest of ``names`` to a misspelt name; ``None`` for an exact match, and where none is close.
 
-    ``alike`` is how much of both has to be equal, from 0 to 1. Case, separators and the plural make no difference.
+    ``alike`` is the least similarity, from 0 to 1. Case, separators and the plural are ignored.
     """
     return None if name in names or len(name) > _LONGEST else _nearly(name, tuple(names), alike)
 

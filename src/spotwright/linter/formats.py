@@ -53,7 +53,7 @@ class LintReport:
 
 
 def report_lines(report: LintReport) -> Iterator[str]:
-    """``file:line: severity: what was found [rule]``, where else in the file, and the fix; equal fixes are said once in a row."""
+    """``file:line: severity: what was found [rule]``, where else in the file, and the fix; a repeated fix is printed once."""
     last = ""
     for finding, *others in _alike(report.findings):
         yield f"{finding.file}:{finding.line}: {finding.severity}: {finding.text} [{finding.rule}]"
@@ -85,7 +85,7 @@ def _alike(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
 
 
 def _says_the_same(one: str, other: str) -> bool:
-    """Whether two texts are equal but for the few words at their beginning that name the object."""
+    """Whether two texts differ only in the few leading words that name the object."""
     return all(len(name.split()) <= _LONGEST_NAME for name in _names(one, other)) and one[-1:] == other[-1:]
 
 
@@ -97,7 +97,7 @@ def _names(one: str, other: str) -> tuple[str, str]:
 
 
 def _also(first: Finding, others: Sequence[Finding]) -> Iterator[str]:
-    """The further places of a finding, each with the name of the object there, where that is another one."""
+    """The further places of a finding, each with the name of its object if that differs."""
     if others:
         named = ((one.line, _names(one.text, first.text)[0]) for one in others[:_MOST_PLACES])
         places = [f"line {line} ({name})" if name else f"line {line}" for line, name in named]
@@ -146,7 +146,7 @@ def lint_json(report: LintReport) -> dict[str, Any]:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     told = {**finding._asdict(), "severity": finding.severity.value}
-    del told["not_judged"]  # has a list for all of them
+    del told["not_judged"]  # one list has all of them
     return told
 
 
@@ -154,7 +154,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(report: LintReport, version: str) -> dict[str, Any]:
-    """The log of one run; ``version`` is that of Spotwright. Findings that comments allow are results with a suppression."""
+    """The log of one run; ``version`` is Spotwright's. Findings that comments allow are suppressed results."""
     rules = [*_rules()]
     order = {rule["id"]: index for index, rule in enumerate(rules)}
     results = [_result(finding, order) for finding in report.findings]
@@ -203,7 +203,7 @@ def _result(finding: Finding, order: dict[str, int]) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """A file as a URI: relative where it was named so, since services compare it with the files of a repository."""
+    """A file as a URI: relative if it was named so, because services match it with a repository's files."""
     path = PurePath(file)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())
 

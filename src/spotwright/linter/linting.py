@@ -1,8 +1,8 @@
-"""Lints files: reads each into subjects, lets every rule look at those that it is for, and leaves out what comments allow.
+"""Lint files: read each into subjects, apply the rules for each, and leave out what comments allow.
 
-Files are neither run nor written. An unreadable file is a separate error; the others are still linted. All rules
-are listed here, in the order of the reference page. Mending takes the edits and the record of ``place``, so that ``unplace``
-gives the same bytes back.
+Files are neither run nor written. An unreadable file is a separate error; the others are still linted. All rules are listed
+here, in the order of the reference page. Fixes use the edits and the record of ``place``, so that ``unplace`` restores the same
+bytes.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ _BOM = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A safe change for a finding: of a document, with its line, or of a Python file."""
+    """A safe fix for a finding: in a document, with its line, or in a Python file."""
 
     finding: Finding
     document: Document | None
@@ -132,7 +132,7 @@ class Repair:
 
 @dataclass(slots=True)
 class LintedFile:
-    """What lint found in one file. ``allowed`` were found and are allowed by comments; ``documents`` counts objects."""
+    """What lint found in one file. ``allowed`` are findings that comments allow; ``documents`` counts objects."""
 
     file: str
     findings: list[Finding] = field(default_factory=list)
@@ -167,7 +167,7 @@ def repairs_in(document: Document, settings: Settings) -> list[Repair]:
 
 
 def _settle(result: LintedFile, allowances: Allowances, checked: set[str]) -> None:
-    """Sort the findings by line, each once, and put aside those that comments allow."""
+    """Sort the findings by line, drop duplicates, and set allowed ones aside."""
     found = sorted(dict.fromkeys(result.findings), key=lambda one: (one.line, one.rule))
     result.findings = [one for one in found if not allowances.allows(one)]
     result.allowed = [one for one in found if one not in result.findings]
@@ -220,7 +220,7 @@ class _Linter:
                 found = list(objects_in(document, beside))
                 self._result.documents += len(found) or 1
                 waiting += found
-        for outer in waiting:  # now the claims that the file has are known
+        for outer in waiting:  # all claims of the file are known by now
             for subject in with_inner(outer):
                 self._result.documents += subject is not outer
                 self.object(subject)
@@ -319,9 +319,9 @@ def _extent(document: Document) -> Extent:
 
 
 def fixed_text(text: str, linted: LintedFile, settings: Settings) -> str:
-    """The text of a linted file after every safe mend, or the same text. To mend twice is to mend once.
+    """The text of a linted file after every safe fix; a second call changes nothing.
 
-    A mend that the text does not allow is left out, and its finding stays. Raises :class:`InputError` as
+    A fix that the text does not allow is skipped, and its finding stays. Raises :class:`InputError` as
     :func:`~spotwright.linter.linting.lint_text` does.
     """
     wanted = {(finding.rule, finding.line) for finding in linted.findings if finding.can_fix}
@@ -345,7 +345,7 @@ def fixed_text(text: str, linted: LintedFile, settings: Settings) -> str:
 
 
 def _mended(document: Document, settings: Settings, wanted: set[tuple[str, int]]) -> str:
-    """The whole text around a document after its mends; the same text if they cannot be made, and then the findings stay."""
+    """The whole text around a document after its fixes; unchanged if they cannot be made (the findings then stay)."""
     repairs = [one for one in repairs_in(document, settings) if (one.finding.rule, one.finding.line) in wanted]
     mends = [mend for repair in repairs for mend in repair.mends]
     at = (*annotations_at(document.get(())), FIXED_AT[-1])
@@ -370,7 +370,7 @@ def _apply(editor: Editor, mends: Iterable[Mend]) -> None:
 
 
 def _renamed(text: str, renames: Iterable[Rename]) -> str:
-    """The text of a Python file with other names of arguments; the last one is changed first, so that no column moves."""
+    """The text of a Python file with arguments renamed, the last one first, so that no column shifts."""
     lines = text.splitlines(keepends=True)
     for rename in sorted(renames, key=lambda one: (one.line, one.column), reverse=True):
         line = lines[rename.line - 1]

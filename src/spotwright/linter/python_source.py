@@ -58,7 +58,7 @@ def parse_python(text: str, file: str) -> PythonFile:
     """Parse a file. Raises :class:`InputError` with the line where it is not Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the user's escapes in texts: they are not findings
+            warnings.simplefilter("ignore")  # about escapes in the user's strings: not findings
             tree = ast.parse(text, file)
     except SyntaxError as error:
         raise InputError(f"{file}:{error.lineno or 1}: not valid Python: {error.msg}") from error
@@ -77,7 +77,7 @@ def _decorators(node: ast.FunctionDef) -> list[str]:
 
 
 def in_components(file: PythonFile) -> set[int]:
-    """The identities of the nodes inside components, which are code of a pod and no pipeline."""
+    """The identities of the nodes inside components, which are a pod's code, not the pipeline's."""
     return {
         id(node) for function in components_in(file, *_COMPONENTS) for one in function.body for node in ast.walk(one)
     }

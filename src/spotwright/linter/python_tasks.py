@@ -1,8 +1,8 @@
 """Pipelines in Python, read as the compiled pipelines that they would become, so that one form of a rule serves both.
 
-The body of each pipeline is followed call by call, into functions of the same file that set tasks up. It runs no code: only what
-the file says in constants is known, a value that it computes stands as a placeholder, and a task that goes to a function of
-another file is left out, because that function may set anything.
+The body of each pipeline is followed call by call, into functions of the same file that set tasks up. No code runs: only
+constants are known, a computed value becomes a placeholder, and a task passed to a function of another file is left out,
+because that function may set anything.
 """
 
 from __future__ import annotations
@@ -101,16 +101,16 @@ class _Task:
     lines: dict[Path, int] = field(default_factory=dict)  # below one of three keys: settings, container, task
     is_open: bool = False  # a function of another file may set it up too
     code: str = ""  # the source of its component, where the file has it
-    times: int | None = 1  # how often it runs at once, by the loops around it; None: the file does not say
+    times: int | None = 1  # parallel runs, by the loops around it; None: the file does not say
     claim: Mapping[str, Any] | None = None  # of a task that makes a volume claim: what it asks for
 
     @property
     def has_code(self) -> bool:
-        """Whether the file has the source of its component, so that a missing sign means something."""
+        """Whether the file has its component's source, so that a missing sign is meaningful."""
         return bool(self.code)
 
     def sets(self, name: str, given: Mapping[str, Any], line: int) -> None:
-        """What a method of the task sets."""
+        """Record what a method of the task sets."""
         value = next(iter(given.values()), None)
         if name in ("set_accelerator_type", "set_accelerator_limit"):
             key = "resourceType" if name == "set_accelerator_type" else "resourceCount"
@@ -124,7 +124,7 @@ class _Task:
             self.lines[("task", "retryPolicy")] = line
 
     def sets_kubernetes(self, name: str, given: Mapping[str, Any], line: int) -> None:
-        """What a function of ``kfp.kubernetes`` sets."""
+        """Record what a function of ``kfp.kubernetes`` sets."""
         if name == "add_toleration":
             self._append("tolerations", {_TOLERATION.get(key, key): one for key, one in given.items()}, line)
         elif name == "add_toleration_json":
@@ -147,7 +147,7 @@ class _Task:
             self._sets_volume(name, given, line)
 
     def _sets_volume(self, name: str, given: Mapping[str, Any], line: int) -> None:
-        """What sets the time limit or mounts a volume."""
+        """Record a time limit or a mounted volume."""
         mount = {"mountPath": str(given.get("mount_path")), "subPath": given.get("sub_path") or ""}
         if name == "set_timeout" and self.has_code:
             self.kubernetes["activeDeadlineSeconds"] = given.get("seconds")
@@ -162,7 +162,7 @@ class _Task:
             )
 
     def wishes(self, spot: str, given: Mapping[str, ast.expr], line: int) -> None:
-        """What ``spot.prefer`` and the like set."""
+        """Record what ``spot.prefer`` and the like set."""
         self._put(("podMetadata", "labels"), SPOT_LABEL, spot, line)
         if "gpus" in given:
             self.resources.setdefault("accelerator", {"resourceType": "nvidia.com/gpu", "resourceCount": _COMPUTED})
@@ -276,7 +276,7 @@ class _Reader:
             self._body(node.body, names, depth)
 
     def _hand(self, node: ast.AST, names: Mapping[str, Any]) -> None:
-        """Leave out the tasks that an expression hands on; the output of a task does not count."""
+        """Leave out the tasks that an expression passes on; a task's output does not count."""
         if isinstance(node, ast.Name) and isinstance(names.get(node.id), _Task):
             names[node.id].is_open = True
         for inner in () if isinstance(node, ast.Attribute) else ast.iter_child_nodes(node):
@@ -301,7 +301,7 @@ class _Reader:
                 return self._eval(node.body if node.test.value else node.orelse, names, depth)
             found = self._eval(node.body, names, depth)
             return self._eval(node.orelse, names, depth) if found is None else found
-        if isinstance(node, ast.Compare | ast.JoinedStr):  # they hand nothing on
+        if isinstance(node, ast.Compare | ast.JoinedStr):  # these pass no task on
             return _COMPUTED
         if not isinstance(node, ast.Name):
             self._hand(node, names)
@@ -351,7 +351,7 @@ class _Reader:
                 by_name[one.arg] = value
             elif isinstance(value, Mapping):
                 by_name |= {str(key): each for key, each in value.items()}
-            else:  # any of the others, with a value that is not known
+            else:  # any other argument, with an unknown value
                 by_name = dict.fromkeys((*METHODS.get(name, ()), *KUBERNETES.get(name, ())), _COMPUTED) | by_name
         return by_name
 
@@ -378,7 +378,7 @@ def _is_preemptible(node: ast.expr) -> bool:
 
 
 def _iterations(node: ast.expr, names: Mapping[str, Any]) -> int | None:
-    """How many iterations of a loop of KFP run at once; 1 for what is none, ``None`` where the file does not say it."""
+    """The parallel iterations of a KFP loop; 1 for anything else, ``None`` if the file does not say."""
     if not isinstance(node, ast.Call) or name_of_call(node) != "ParallelFor":
         return 1
     given, limit = keyword(node, "items", 0), keyword(node, "parallelism")
@@ -395,7 +395,7 @@ def _is_of_spotwright(call: ast.Call) -> bool:
 
 
 def _bound(function: ast.FunctionDef, given: Sequence[Any], by_name: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by the names of the function; what is left out has its default, where that is constant."""
+    """The arguments of a call by the names of the function; an omitted one has its default, if that is constant."""
     positional, keyword_only = function.args.args, function.args.kwonlyargs
     defaults = dict(zip(reversed(positional), reversed(function.args.defaults), strict=False))
     defaults |= {one: value for one, value in zip(keyword_only, function.args.kw_defaults, strict=True) if value}
@@ -451,7 +451,7 @@ def _compiled(file: str, name: str, line: int, tasks: Iterable[_Task], *, has_al
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """The value of an expression as far as the file says it."""
+    """The value of an expression, if the file determines it."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):

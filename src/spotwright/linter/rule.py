@@ -51,7 +51,7 @@ class Severity(StrEnum):
 
 
 class Mend(NamedTuple):
-    """A safe change of a document, in the words of :class:`~spotwright.placing.patch.Editor`.
+    """A safe fix of a document, as an edit of :class:`~spotwright.placing.patch.Editor`.
 
     ``kind`` is ``add``, ``extend`` or ``replace``.
     """
@@ -62,7 +62,7 @@ class Mend(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """A safe change of a Python file: other words in place of ``old`` at a line and a column, counted from 1 and 0 characters."""
+    """A safe fix of a Python file: replaces ``old`` at a line (from 1) and a column (in characters, from 0)."""
 
     line: int
     column: int
@@ -73,8 +73,8 @@ class Rename(NamedTuple):
 class Problem(NamedTuple):
     """A place where a rule does not hold. In a document the place is a path, in a Python file a line (and no path).
 
-    ``fix`` replaces the rule's own advice where the place allows a more exact one. ``not_judged`` is what no rule could look at,
-    if the problem is that.
+    ``fix`` replaces the rule's advice where a more exact one is known. ``not_judged``: what no rule could check, if that is the
+    problem.
     """
 
     path: Path
@@ -118,8 +118,8 @@ class Rule:
     """One rule. ``id`` never changes; ``why`` and ``fix`` are whole sentences for people.
 
     ``fails`` and ``passes`` are the examples; ``config`` is the ``spotwright.yaml`` beside them, if they need one. ``mends``:
-    ``--fix`` changes the failing example. ``place_says``: ``place`` says the same while it writes, so that objects that it has
-    written are not found again. ``source`` says where the fact is known from.
+    ``--fix`` changes the failing example. ``place_says``: ``place`` reports the same, so that placed objects are not reported
+    again. ``source``: where the fact comes from.
     """
 
     id: str

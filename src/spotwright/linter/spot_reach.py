@@ -1,4 +1,4 @@
-"""Whether pods come to spot nodes, and by what: a selector, a preference, a toleration, or because they are not kept off."""
+"""Whether pods can reach spot nodes, and by what: a selector, a preference, a toleration, or because they are not kept off."""
 
 from __future__ import annotations
 

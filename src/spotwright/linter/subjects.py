@@ -1,7 +1,7 @@
 """What rules look at: objects, pod templates, compiled pipelines and Python files, each with the lines of its parts.
 
-An object is a document, an item of a list, or the trial inside an experiment. A document under lint may hold anything
-anywhere, and no rule may fail on that, so values of any shape are read by the functions here.
+An object is a document, an item of a list, or the trial inside an experiment. A document under lint may hold anything anywhere,
+so rules read values of any shape with the functions here.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def texts_of(value: Any) -> Iterator[str]:
 
 @dataclass(slots=True)
 class FileObjects:
-    """The objects of a file: of equal kind, name and namespace the first; and its volumes by the claims that they are kept for.
+    """The objects of a file, the first of equal kind, name and namespace; and its volumes by the claims they are reserved for.
 
     ``named`` has them by kind and name, and there by namespace.
     """
@@ -125,7 +125,7 @@ class FileObjects:
 class KubeObject:
     """One object. ``base`` is its path in the document, ``outer`` the object around it.
 
-    ``beside`` are all objects of the file, in which it finds those that it names.
+    ``beside`` are all objects of the file, in which references are looked up.
     """
 
     document: Document
@@ -171,18 +171,18 @@ class KubeObject:
 
     @property
     def is_placed(self) -> bool:
-        """Whether ``place`` wrote into it or into the object around it, so that its findings were said there."""
+        """Whether ``place`` wrote into it or into the object around it, and so has reported its findings."""
         own = any(ANNOTATION in mapping_at(self.value, *at) for at in (AT[:-1], annotations_at(self.value)))
         return own or (self.outer is not None and self.outer.is_placed)
 
     @property
     def record(self) -> Kind:
-        """What is known of its kind."""
+        """The record of its kind."""
         return kind_of(self.api_version, self.kind)
 
     @property
     def may_be_mended(self) -> bool:
-        """Whether its fields can be changed where they stand: not after ``place``, nor in a text of the object around it."""
+        """Whether its fields can be fixed in place: not after ``place``, nor in a string of the object around it."""
         return not self.is_placed and (self.outer is None or self.document is self.outer.document)
 
     @property
@@ -238,7 +238,7 @@ def with_inner(outer: KubeObject) -> Iterator[KubeObject]:
 
 
 class _OneLine(Document):
-    """A document in a folded or quoted text, all of whose values are at the line of that text."""
+    """A document in a folded or quoted string; all its values are at the line of that string."""
 
     __slots__ = ()
 
@@ -255,7 +255,7 @@ class _OneLine(Document):
 
 def _objects(document: Document, base: Path, value: Any, beside: FileObjects) -> Iterator[KubeObject]:
     if not isinstance(value, dict):
-        if value is not None:  # a text or a list: no object, which a rule says
+        if value is not None:  # a text or a list, which a rule reports
             yield KubeObject(document, base, {}, None, beside)
         return
     items = value.get("items")
@@ -329,7 +329,7 @@ class Pods:
 
     @property
     def are_several(self) -> bool:
-        """Whether the object says that several of them are there at once."""
+        """Whether several of them run at once, by their object."""
         return self.group is not None and (self.group.at_once or 0) > 1
 
     @property
@@ -398,14 +398,14 @@ class Pods:
 
     @property
     def wish(self) -> str:
-        """What the label of Spotwright says: require, prefer or never; empty without one."""
+        """The value of Spotwright's label: require, prefer or never; empty without one."""
         own = mapping_at(self.metadata, "labels").get(SPOT_LABEL)
         outer = mapping_at(self.owner.value, "metadata", "labels").get(SPOT_LABEL) if self.owner else None
         return str(own or outer or "")
 
     @property
     def is_queued(self) -> bool:
-        """Whether a queue of Kueue admits them, which chooses their nodes: also the default one, if it is in the same file."""
+        """Whether a Kueue queue, which chooses their nodes, admits them; the default queue counts if it is in the same file."""
         owner = self.owner
         while owner is not None:
             if QUEUE_LABEL in mapping_at(owner.value, "metadata", "labels") or owner.has_default_queue:
@@ -465,7 +465,7 @@ def init_containers(pods: Pods) -> Iterator[Container]:
 
 
 def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
-    """The pods of an object; an error with the line, in place of pods whose fields have another shape."""
+    """The pods of an object; an error with the line instead where fields have another shape."""
     record = owner.record
     if record.retry is Retry.STEP:
         yield from _argo(owner, settings)
@@ -479,7 +479,7 @@ def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestEr
 def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) -> Pods | ManifestError | None:
     place, path = group.place, group.path
     if place.form == "T" and not isinstance(owner.get(*path, "spec"), dict):
-        return None  # the rule on fields at the wrong level says so
+        return None  # the rule on fields at the wrong level reports it
     spec, form, value, metadata, where = place.levels(owner.value, path)
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
@@ -512,7 +512,7 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
 
 
 def _labels(owner: KubeObject, duty: PodRole, metadata: Shape) -> Shape:
-    """The labels of the pods; a Notebook gives its own ones to its pods too."""
+    """The labels of the pods; a Notebook's own labels go to its pods too."""
     own = mapping_at(owner.value, "metadata", "labels") if duty is PodRole.INTERACTIVE else {}
     return {**own, **mapping_at(metadata, "labels")}
 
@@ -563,7 +563,7 @@ def role_duty(owner: KubeObject, duty: PodRole, role: str, metadata: Shape) -> P
 
 
 def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
-    """The templates of a workflow that run code, each with what it takes from other levels."""
+    """The templates of a workflow that run code, each with what it inherits from other levels."""
     top, get = owner.record.top, partial(value_at, owner.value)
     try:
         for level in (top, (*top, "templateDefaults")):
@@ -642,7 +642,7 @@ class Pipeline:
 
     @property
     def is_placed(self) -> bool:
-        """Whether ``place`` or ``compile`` wrote into it, so that its findings were said there."""
+        """Whether ``place`` or ``compile`` wrote into it, and so has reported its findings."""
         return self.document.get((1, *RECORD), None) is not None
 
     @property
@@ -709,6 +709,6 @@ def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
 
 
 def _words(container: Shape) -> Shape:
-    """An executor's container without the source of its component, which is code and no argument."""
+    """An executor's container without the source of its component, which is code, not an argument."""
     words: list[Any] = [word for word in items_of(container.get("command")) if "\n" not in str(word)]
     return {**container, "command": words}

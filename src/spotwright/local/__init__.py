@@ -1,1 +1,1 @@
-"""The local world: simulated nodes, and attempts as real processes on this machine."""
+"""The local backend: simulated nodes, and attempts as real processes on this machine."""

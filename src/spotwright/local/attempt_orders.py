@@ -52,7 +52,7 @@ class RemoteInputs(NamedTuple):
 def remote_inputs(executor_input: Mapping[str, Any], below: str) -> RemoteInputs:
     """The downloads into ``below``, a folder of the run, that an executor input needs; makes the folders to mount.
 
-    For an artifact that only a cluster can provide, the download command merely reports that in the attempt's log.
+    For an artifact that only a cluster can provide, the download command just logs that in the attempt's log.
     """
     if not executor_input["inputs"]["artifacts"]:
         return _NONE
@@ -148,7 +148,7 @@ def start_order(
         **(node_env or {}),
     }
     mounts = (*pod.mounts, *remote.mounts)
-    # An order is made in one step: each copy of it would cost as much as deciding on the attempt.
+    # The order is made in one step: each copy would cost as much as deciding on the attempt.
     order = partial(
         StartOrder,
         key=attempt_key(task.path, number),
@@ -178,7 +178,7 @@ def start_order(
 
     settings = ContainerSettings(paths.containers, f"{paths.root}/{paths.run}", checkpoint, mounts, context.workspace)
     client_order = container_order(order(), spec, executor, context, env, settings)
-    if client_order.container is not None:  # its client sees the real machine, its container does not
+    if client_order.container is not None:  # its client sees the real machine, unlike its container
         return client_order
     own = _without(client_order.env, node_env)
     return replace(
@@ -199,12 +199,12 @@ def _executor_input(
 
 
 def _without(env: Mapping[str, str], node_env: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The variables that do not come from the node."""
+    """The variables that the node does not set."""
     return {name: value for name, value in env.items() if name not in node_env} if node_env else env
 
 
 def _environment(folder: str, checkpoint: str, run: str, task: str, number: int) -> dict[str, str]:
-    """The variables of every attempt, with the same names in every world."""
+    """The variables of every attempt, with the same names on every backend."""
     notice = f"{folder}/{NOTICE}"
     return {
         "SPOTWRIGHT_RUN": run,

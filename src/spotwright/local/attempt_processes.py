@@ -39,7 +39,7 @@ __all__ = ["AttemptProcesses", "OrderCodec", "cgroup_of"]
 
 
 class OrderCodec:
-    """Encodes the orders of a run. Component sources are written below the run's ``folder``, which is absolute."""
+    """Encodes the orders of a run. Component sources are written below the run's absolute ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -87,7 +87,7 @@ class OrderCodec:
         }
 
     def _component(self, source: str) -> str:
-        """Write a component's source to a file, once for all its attempts; workers of ``multiprocessing`` import it again."""
+        """Write a component's source to a file, once for all its attempts; ``multiprocessing`` workers import it too."""
         path = self._components.get(source)
         if path is None:
             folder = self._folder / "components" / hashlib.sha256(source.encode()).hexdigest()[:32]
@@ -110,7 +110,7 @@ def cgroup_of(order: StartOrder) -> tuple[int, str, str] | None:
 
 
 ENVIRONMENT_LOGS = "environments"
-"""The folder below that of the run with the logs of builds of Python environments."""
+"""The subfolder of the run with the build logs of Python environments."""
 
 _MAX_IDLE = 32  # shims per fork server that wait for further attempts
 
@@ -137,14 +137,14 @@ class AttemptProcesses:
         self._events: list[Started | Ended | StartFailed] = []
 
     def warm(self, server: ForkServer | None = None) -> None:
-        """Start the fork server of the running interpreter before the first order needs it, or take over a started one."""
+        """Start the running interpreter's fork server before the first order, or take over a started one."""
         if server is None:
             self._server_for(PythonEnvironment())
         else:
             self._add_server(PythonEnvironment(), server)
 
     def order(self, order: StartOrder) -> None:
-        """Start an attempt. One whose environment was deleted since its task was prepared waits until it is built again."""
+        """Start an attempt. If its environment was deleted meanwhile, it waits for a new build."""
         if order.key in self._attempts:
             raise ValueError(f"{order.key} was ordered before")
         attempt = self._attempts[order.key] = TrackedAttempt(order)
@@ -164,13 +164,13 @@ class AttemptProcesses:
         return events
 
     def detach(self) -> None:
-        """Let go of everything without ending it, as if the engine were killed: attempts go on under their shims.
+        """Release everything without ending it, as if the engine were killed: attempts continue under their shims.
 
-        Attempts that wait never run. A later engine settles the rest (:mod:`.recovery`).
+        Waiting attempts never run. A later engine settles the rest (:mod:`.recovery`).
         """
         self.builds.cancel()
         for connection in self._connections.values():
-            connection.channel.flush()  # an order that is under way arrives whole or not at all
+            connection.channel.flush()  # an order in transit arrives whole or not at all
             self._selector.unregister(connection.channel)
             connection.channel.close()
             if connection.pidfd is not None:
@@ -184,7 +184,7 @@ class AttemptProcesses:
         self._events.clear()
 
     def close(self, patience: float = 10.0) -> None:
-        """Kill running attempts, drop waiting ones, end builds and servers. No process is left, and no event follows."""
+        """Kill running attempts, drop waiting ones, end builds and servers, leaving no process and no event."""
         self.builds.cancel()
         for connection in self._connections.values():
             if connection.attempt is None:
@@ -227,7 +227,7 @@ class AttemptProcesses:
         return server
 
     def _on_built(self, attempt: TrackedAttempt, failure: BuildFailure | None) -> None:
-        if self._attempts.get(attempt.order.key) is not attempt:  # it was ended meanwhile
+        if self._attempts.get(attempt.order.key) is not attempt:  # ended meanwhile
             return
         if failure is not None:
             self._fail(attempt.order.key, str(failure))
@@ -235,7 +235,7 @@ class AttemptProcesses:
             self._start(attempt)
 
     def _start(self, attempt: TrackedAttempt) -> None:
-        """Send the order to a shim, or let it wait for its environment or for room."""
+        """Send the order to a shim, or queue it for its environment or for room."""
         try:
             server = self._server_for(attempt.order.environment)
             if server is None:
@@ -255,7 +255,7 @@ class AttemptProcesses:
     def _connection_for(
         self, server: ForkServer, attempt: TrackedAttempt, private: Mapping[str, Any] | None
     ) -> ShimConnection:
-        """The connection to the idle shim that was used last, or to a new shim."""
+        """The connection to the last used idle shim, or to a new one."""
         if server.idle:
             connection = self._connections[server.idle.pop()]
             connection.attempt = attempt
@@ -283,7 +283,7 @@ class AttemptProcesses:
             self._selector.modify(channel, events, key.data)
 
     def _on_server(self, server: ForkServer) -> None:
-        if server not in self._servers.values():  # it was lost while earlier results of the selector were handled
+        if server not in self._servers.values():  # lost while earlier selector results were handled
             return
         server.channel.flush()
         messages, alive = server.receive()
@@ -333,13 +333,11 @@ class AttemptProcesses:
         """Start waiting attempts while a shim is idle or another one may start."""
         while server.waiting and server.has_room and server in self._servers.values():
             attempt = server.waiting.popleft()
-            if self._attempts.get(attempt.order.key) is attempt:  # it was not ended meanwhile
+            if self._attempts.get(attempt.order.key) is attempt:  # not ended meanwhile
                 self._start(attempt)
 
     def _on_shim(self, connection: ShimConnection) -> None:
-        if (
-            connection.number not in self._connections
-        ):  # it was removed while earlier results of the selector were handled
+        if connection.number not in self._connections:  # removed while earlier selector results were handled
             return
         connection.channel.flush()
         messages, alive = connection.channel.receive()
@@ -412,11 +410,11 @@ class AttemptProcesses:
             self._lost(attempt)
 
     def _settle_unstarted(self, attempt: TrackedAttempt, server: ForkServer) -> None:
-        """Fence the unclaimed attempt so that no shim can start it; a shim may win."""
+        """Fence the unclaimed attempt against shims; a shim may win."""
         order = attempt.order
         try:
             claim = recovery.fence(Path(order.directory), self._folder, order.run, order.epoch)
-        except StateError as error:  # then no shim could write its claim either
+        except StateError as error:  # then shims could not write claims either
             self._fail(order.key, str(error))
             return
         if claim is not None:

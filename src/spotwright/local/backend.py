@@ -1,11 +1,11 @@
 """This machine as the engine's backend: real processes on simulated nodes, in real time.
 
-The :class:`~spotwright.supply.simulated_pools.Supply` says which node an attempt gets and when the node goes; the
+The :class:`~spotwright.supply.simulated_pools.Supply` decides which node an attempt gets and when it is reclaimed; the
 :class:`~spotwright.local.attempt_processes.AttemptProcesses` run the attempts. This module joins the two: a binding
 starts a process, a notice becomes a file, the end of a node becomes SIGKILL, an exit record becomes the signals of an ended
 attempt. Everything waits in one selector, so an idle run uses no CPU.
 
-A rehearsal removes nodes at moments that it chooses through the port for faults, beside what pools simulate.
+A rehearsal removes further nodes at chosen moments, through the port for faults.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ __all__ = [
 
 
 class NodeRemoval(NamedTuple):
-    """The provider takes the node of this attempt after ``notice`` seconds; zero: at once.
+    """The provider reclaims the node of this attempt after ``notice`` seconds; zero: at once.
 
-    With ``drain`` the provider reclaims no node: Kubernetes moves the attempts off the node, as ``kubectl drain`` does. With
-    ``of_part`` the source of interruptions has ended some of the attempt's processes, which stand for nodes: the attempt goes
-    on as they let it, and its end counts as interrupted.
+    With ``drain`` Kubernetes moves the attempts off the node instead, as ``kubectl drain`` does. With ``of_part`` the source of
+    interruptions has ended some of the attempt's processes, which represent nodes: the attempt may continue, and its end counts
+    as interrupted.
     """
 
     key: AttemptKey
@@ -87,7 +87,7 @@ class NodeRemoval(NamedTuple):
 
 
 class InterruptionSource(Protocol):
-    """Hears what attempts do, and decides whose node is removed. Moments are by the backend's clock.
+    """Receives the attempts' events and decides whose node is removed. Moments are by the backend's clock.
 
     A source that is woken from outside must also wake the backend's selector.
     """
@@ -102,7 +102,7 @@ class InterruptionSource(Protocol):
         """The attempt reported its progress."""
 
     def ended(self, key: AttemptKey) -> None:
-        """No process of the attempt is alive any more."""
+        """All processes of the attempt have ended."""
 
     def next_moment(self) -> float | None:
         """When :meth:`due` or :meth:`requests` has something new without another event; ``None``: never."""
@@ -114,26 +114,26 @@ class InterruptionSource(Protocol):
         """The nodes to remove now."""
 
     def performed(self) -> None:
-        """The removals that were due are done: notices are written, attempts without notice are being killed."""
+        """The due removals are done: notices are written, attempts without notice are being killed."""
 
 
 PROGRESS_STEP = 0.05
-"""How much progress must change before it is written to the journal again."""
+"""The least change of progress that is written to the journal."""
 
 DEADLINE_STEP = 0.005
-"""The same under a deadline: between two reports a decision takes work for unsaved, and keeps slack free for it."""
+"""The same under a deadline: decisions count work between two reports as unsaved, and keep slack for it."""
 
-_LONGEST_WAIT = 86_400.0  # seconds of one wait: a selector takes no more than 24 days, and a node may live for years
+_LONGEST_WAIT = 86_400.0  # seconds of one wait: selectors accept at most 24 days, and a node may live for years
 
 HALT_GRACE = 10.0
-"""How long a stopped run waits for its attempts after SIGTERM, seconds; less where their own grace period is shorter."""
+"""Seconds that a stopped run waits for its attempts after SIGTERM; less if their grace period is shorter."""
 
 
 class Machine(NamedTuple):
-    """The parts of this machine that a run uses: its processes, the watch on their progress, and the selector of both.
+    """The run's processes, the watch on their progress, and the selector of both.
 
-    ``metadata`` are the metadata servers of nodes with a cloud provider, where the run has such pools. ``server`` returns a fork
-    server that was started early, or None.
+    ``metadata`` are the metadata servers of nodes with a cloud provider, if the run has such pools. ``server`` returns a fork
+    server that was started early, or ``None``.
     """
 
     selector: selectors.BaseSelector
@@ -183,11 +183,11 @@ class LocalBackend:
         return self._supply.why_pending(self._key(task.path, task.last.number))
 
     def node_on_its_way(self, task: TaskState) -> str:
-        """The booting node that the task's newest attempt is to get; empty without one."""
+        """The booting node for the task's newest attempt; empty without one."""
         return self._supply.node_on_its_way(self._key(task.path, task.last.number))
 
     def has_room(self, pool: str) -> bool:
-        """Whether a node of the pool could be had now."""
+        """Whether a node of the pool is available now."""
         return self._supply.has_room(pool)
 
     def on_decisions(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
@@ -226,7 +226,7 @@ class LocalBackend:
         return settle_run(state, self._paths)
 
     def begin(self, state: RunState) -> None:
-        """Take up the run: queue the attempts that waited for a node when the last engine ended."""
+        """Continue the run: queue the attempts that waited for a node when the last engine ended."""
         if self._recovered:
             from spotwright.local.recovery import hide_secrets_everywhere
 
@@ -238,7 +238,7 @@ class LocalBackend:
                 self._queue.submit(state, task)
 
     def detach(self) -> None:
-        """Let attempts go on under their shims. The next engine counts those that finish and ends the others."""
+        """Let attempts continue under their shims. The next engine counts those that finish and ends the others."""
         self._processes.detach()
         self._watch.close()
 
@@ -309,7 +309,7 @@ class LocalBackend:
         return None
 
     def kill(self) -> None:
-        """Let the grace periods of halted attempts end now."""
+        """End the grace periods of halted attempts now."""
         for key in self._kills:
             self._kills[key] = 0.0
 
@@ -480,7 +480,7 @@ class LocalHooks(NamedTuple):
 
 
 class EngineSide(NamedTuple):
-    """What the engine lends to its body: the selector in which everything waits, the clock, and the facts from outside.
+    """The engine's parts for its backend: the selector in which everything waits, the clock, and the facts from outside.
 
     ``facts`` returns the stops and requests since its last call.
     """
@@ -531,7 +531,7 @@ def _no_server() -> None:
 def _metadata(
     selector: selectors.BaseSelector, paths: AttemptPaths, pools: Mapping[str, Pool], scale: float
 ) -> Iterator[MetadataServers | None]:
-    """The metadata servers for nodes with a cloud provider; ``None`` where no pool of the run has one."""
+    """The metadata servers for nodes with a cloud provider; ``None`` if the run has no such pool."""
     if not any(has_metadata_server(pool) for pool in pools.values()):
         yield None
         return

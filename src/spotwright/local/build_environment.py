@@ -1,8 +1,8 @@
-"""Build one Python environment, in a separate process so that the engine never waits: ``build_environment.py DIRECTORY``.
+"""Build one Python environment in a separate process, so that the engine never waits: ``build_environment.py DIRECTORY``.
 
 The request comes as JSON on standard input, because index URLs can hold credentials and every user of the machine can read
 command lines. A builder holds the lock beside the directory. The marker file is written last: an environment without it is
-incomplete and is built again. Standard output and error are the log of the build: they hold no credentials of indexes.
+incomplete and is built again. Standard output and error are the log of the build: credentials of indexes are removed.
 Executed by path with the engine's interpreter; uses only the standard library.
 """
 
@@ -28,7 +28,7 @@ LINKED = "linked-packages"
 """The folder of an environment with links to packages that are not installed into it."""
 
 UNWRITABLE = os.EX_CANTCREAT
-"""The exit status where the environment's folder cannot be written; the last line of the log says why, and what to do."""
+"""The exit status if the environment's folder cannot be written; the last line of the log has the reason and the fix."""
 
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
 _PATH_FILE = "spotwright-linked.pth"
@@ -46,13 +46,13 @@ def is_built(directory: Path) -> bool:
 
 
 def mark_used(directory: Path) -> None:
-    """Remember that the environment is used now: prune deletes environments that were not used for long."""
-    with contextlib.suppress(OSError):  # in a cache folder that may only be read
+    """Record a use of the environment now: prune deletes environments that were unused for long."""
+    with contextlib.suppress(OSError):  # a read-only cache folder
         os.utime(directory / _MARKER)
 
 
 def used_at(directory: Path) -> float:
-    """The time of the environment's last use, in Unix seconds; of an incomplete one, the time of its last change."""
+    """The Unix time of the environment's last use; for an incomplete one, of its last change."""
     marker = directory / _MARKER
     return (marker if marker.exists() else directory).stat().st_mtime
 
@@ -91,13 +91,13 @@ def _build_once(directory: Path, request: dict[str, Any]) -> int:
         full = _FullDisk(directory.parent)
         status = _build(directory, request, full)
         if status and full.words:
-            shutil.rmtree(directory, ignore_errors=True)  # what is installed of it would keep the disk full
+            shutil.rmtree(directory, ignore_errors=True)  # a partial installation would keep the disk full
             return _unwritable(full.folder, full.words, full.variable)
         return status
 
 
 class _FullDisk:
-    """Finds in the output of venv, pip or uv that a disk is full: that of the environments, or that of temporary files."""
+    """Detects a full disk, of environments or temporary files, in the output of venv, pip or uv."""
 
     def __init__(self, environments: Path) -> None:
         import tempfile
@@ -116,7 +116,7 @@ class _FullDisk:
 
 
 def _free(folder: Path) -> int:
-    """The bytes that this user can still write to a folder's disk."""
+    """The free bytes for this user on a folder's disk."""
     try:
         disk = os.statvfs(folder)
     except OSError:

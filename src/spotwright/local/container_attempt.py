@@ -32,7 +32,7 @@ __all__ = ["ContainerSettings", "container_order", "user_mode"]
 
 
 class ContainerSettings(NamedTuple):
-    """How a run executes a container component: with a runtime or without, and the folders that it may write to."""
+    """How a run executes a container component: with or without a runtime, and the writable folders."""
 
     runtime: ContainerRuntime | None
     run_folder: str
@@ -101,7 +101,7 @@ def container_order(
     return replace(
         order,
         command=tuple(run_command(settings.runtime, run)),
-        # the command line has the values of the client's variables
+        # the values of the client's variables are on the command line
         env={variable: value for variable, value in env.items() if not is_client_variable(variable)},
         executor_input={},
         container=container_data,
@@ -124,7 +124,7 @@ def _checkpoint_library(run_folder: Path) -> str:
 
 
 def user_mode(runtime: ContainerRuntime) -> str:
-    """Which user containers run as: a mode of :mod:`spotwright.local.supervisor.containers`."""
+    """The user of containers: a mode of :mod:`spotwright.local.supervisor.containers`."""
     if runtime.rootless:
         return MAPPED_USER if runtime.kind == "podman" else ROOT_USER
     return IMAGE_USER if os.getuid() == 0 else CALLING_USER

@@ -1,6 +1,6 @@
 """Collect the evidence of an attempt's end for the journal: signals, times, progress, outputs, and the last line of its log.
 
-It is collected, with references in place of secrets, before secrets are hidden in the files of the attempt.
+It has references in place of secrets, and is collected before secrets are hidden in the attempt's files.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from spotwright.regular_files import open_regular
 __all__ = ["ObservedEnd", "ended_event", "hide_secrets", "keep_reason", "last_line"]
 
 
-_TAIL = 4096  # bytes at the end of a log that are searched for its last line
+_TAIL = 4096  # bytes at the end of a log that may have its last line
 _LONGEST_LINE = 300
 
 
 @dataclass(slots=True)
 class ObservedEnd:
-    """What the world observed of an attempt beside its exit record."""
+    """The backend's observations of an attempt beside its exit record."""
 
     noticed: bool = False
     node_gone: bool = False
     cancelled: bool = False
     only_stopped: bool = False  # cancelled because the engine stops; the run can be resumed
     spot: bool | None = None
-    moved: str = ""  # why we or Kubernetes moved it: "drained", ...
+    moved: str = ""  # why Spotwright or Kubernetes moved it: "drained", ...
     killed: bool = False
     reported: bool = True  # an earlier event may have had its first progress
     engine_gone: bool = False  # the engine that watched it had ended when it was settled
 
 
 def keep_reason(folder: Path, reason: str) -> str:
-    """Append the reason why an attempt could not start to its log. Returns the last line of it, which says most."""
+    """Append the reason why an attempt could not start to its log. Returns its last, most telling line."""
     lines = [line for line in reason.splitlines() if line.strip()] or ["no reason was given"]
     if len(lines) > 1:
         _log(folder, lines=reason.rstrip("\n"))
@@ -92,7 +92,7 @@ def ended_event(
 
 
 def _last_words(record: ExitRecord, outputs: AttemptOutputs | None, folder: Path, secrets: Secrets) -> str:
-    """Why an attempt that exited with 0 has not all its outputs, else the last line of a failed one; empty otherwise."""
+    """Why an attempt that exited with 0 lacks outputs, or the last line of a failed one; else empty."""
     if outputs is not None:
         notes = outputs.notes if outputs.missing else ()
         return _keep_notes(folder, [secrets.redact(note) for note in notes]) if notes else ""
@@ -100,7 +100,7 @@ def _last_words(record: ExitRecord, outputs: AttemptOutputs | None, folder: Path
 
 
 def _keep_notes(folder: Path, notes: list[str]) -> str:
-    """Put into an attempt's log why outputs do not count, and give the last line."""
+    """Log why an attempt's outputs do not count; returns the last line."""
     lines = [f"spotwright: {note}" for note in notes]
     _log(folder, lines="\n".join(lines))
     return lines[-1][:_LONGEST_LINE]
@@ -116,7 +116,7 @@ def _log(folder: Path, *, lines: str) -> None:
 def hide_secrets(folder: Path, secrets: Secrets) -> None:
     """Replace secrets by references in the output files that the SDK wrote, once the journal has the outputs.
 
-    Artifacts are the user's own files and stay unchanged. Raises :class:`StateError` where a file cannot be written.
+    Artifacts are the user's files and stay unchanged. Raises :class:`StateError` if a file cannot be written.
     """
     if not secrets:
         return
@@ -173,10 +173,10 @@ def _signals_of_record(
 ) -> Signals:
     """The signals of an attempt with an exit record, and with outputs if it exited with 0.
 
-    An attempt without its own cgroup is charged with the machine's count of out-of-memory kills, unless its SIGKILL was ordered.
-    An attempt that exited before its SIGKILL had ended before its node was gone. An attempt that was killed because its engine
-    had ended does not show how it would have ended. An attempt that was only stopped, has all its outputs and reported no work
-    left came to its end: a task that finished is never run again.
+    An attempt without its own cgroup is charged with the machine's count of out-of-memory kills, unless its SIGKILL was
+    ordered. An exit before the SIGKILL counts as before the node's end. The end of an attempt that was killed because its
+    engine had ended is unknown. An attempt that was only stopped, has all its outputs and reported no work left has finished:
+    its task is not run again.
     """
     was_killed = any(order.what == "kill" for order in record.ordered)
     machine_kills = record.machine_oom_kills if record.signal == 9 and not observed.killed and not was_killed else 0

@@ -44,21 +44,21 @@ class Channel:
         return cls(ours), theirs
 
     def fileno(self) -> int:
-        """The socket's descriptor, for the selector: always for reading, and for writing while :attr:`wants_to_send`."""
+        """The socket's descriptor, for the selector: for reading, and for writing while :attr:`wants_to_send`."""
         return self._socket.fileno()
 
     @property
     def wants_to_send(self) -> bool:
-        """Whether data waits until the socket takes more."""
+        """Whether unsent data waits for the socket."""
         return bool(self._outgoing)
 
     def send(self, message: Mapping[str, Any], descriptor: int | None = None) -> None:
-        """Send as much of a message as the socket takes; :meth:`flush` sends the rest. Closes the descriptor once it is sent."""
+        """Send as much of a message as the socket accepts; :meth:`flush` sends the rest. Closes the sent descriptor."""
         self._outgoing.append((memoryview(pack(message)), descriptor))
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as the socket takes. Reading the socket shows whether the other side has ended."""
+        """Send as much as the socket accepts. Reading the socket shows whether the other side has ended."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             while self._outgoing:
                 content, descriptor = self._outgoing[0]
@@ -92,7 +92,7 @@ class Channel:
             self._socket.shutdown(socket.SHUT_WR)
 
     def await_end(self, timeout: float) -> None:
-        """Wait, up to ``timeout`` seconds, until the other side has closed its end. What it still sends is dropped."""
+        """Wait, up to ``timeout`` seconds, until the other side has closed its end; drops further messages."""
         poller = select.poll()
         poller.register(self, select.POLLIN)
         while poller.poll(timeout * 1000) and self.receive()[1]:
@@ -122,7 +122,7 @@ class ForkServer:
     def __init__(self, python: str, marks: Mapping[str, str]) -> None:
         self.python = python
         self.ready = False  # then it can fork
-        self.error_output = ""  # the end of it, after close()
+        self.error_output = ""  # its end, after close()
         self.idle: list[int] = []  # numbers of its shims without an attempt
         self.starting: set[int] = set()  # numbers of its shims that have not reported themselves
         self.waiting: deque[TrackedAttempt] = deque()  # until there is room
@@ -167,7 +167,7 @@ class ForkServer:
         self.early[number] = self.fork(number, private)
 
     def reap(self, number: int) -> None:
-        """Request that the server kills the processes that a killed shim has left."""
+        """Request that the server kills the leftover processes of a killed shim."""
         self.channel.send({"reap": number})
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
@@ -229,7 +229,7 @@ _TIMEOUT = 60_000
 
 @dataclass(slots=True, eq=False)
 class TrackedAttempt:
-    """An order under way: waiting for its environment or for room, sent to a shim, or running."""
+    """An active order: waiting for its environment or for room, sent to a shim, or running."""
 
     order: StartOrder
     connection: ShimConnection | None = None
@@ -254,7 +254,7 @@ class ShimConnection:
         self.open_pidfd()
 
     def open_pidfd(self) -> None:
-        """Open a pidfd of the shim unless one is open: at the limit of descriptors an earlier try may have failed."""
+        """Open a pidfd of the shim unless one is open: an earlier try may have failed at the limit of descriptors."""
         if self.pid and self.pidfd is None:
             self.pidfd = process_identity.open_process(
                 process_identity.ProcessIdentity(self.pid, self.starttime, process_identity.boot_id())
@@ -278,7 +278,7 @@ class ShimConnection:
         return None
 
     def close(self) -> None:
-        """Close the connection to a shim that has closed its socket, and wait for its end: no shim outlives its last event."""
+        """Close the connection to a shim that has closed its socket, and wait for its end."""
         self.channel.close()
         if self.pidfd is not None:
             poller = select.poll()
@@ -290,18 +290,18 @@ class ShimConnection:
 class EarlyServer:
     """The fork server of the running interpreter for the run in this folder; ended with the block unless an engine uses it.
 
-    ``tasks`` is how many tasks can start at once when the run begins, as far as that is known.
+    ``tasks`` is the known number of tasks that can start when the run begins.
     """
 
     def __init__(self, folder: Path, tasks: int = 0) -> None:
         self._server: ForkServer | None = None
         if sys.platform == "linux":
-            with contextlib.suppress(OSError):  # whoever needs it starts one later, and says why that fails
+            with contextlib.suppress(OSError):  # a later start reports why it fails
                 self._server = ForkServer(sys.executable, process_identity.marks(folder.name, folder))
                 _fork_shims(self._server, folder.absolute().parent, min(tasks, MAX_STARTING))
 
     def take(self) -> ForkServer | None:
-        """The server, for whoever ends it from now on; ``None`` where it could not be started."""
+        """The server, whose end is now the caller's task; ``None`` if it could not be started."""
         server, self._server = self._server, None
         return server
 
@@ -321,6 +321,6 @@ def _fork_shims(server: ForkServer, runs: Path, count: int) -> None:
     from spotwright.local.visible_paths import private_folder_settings  # imported while the server boots
 
     private = private_folder_settings(str(runs), "", {}, {})
-    if all(Path(path).exists() for path in private.own):  # a folder that is made later could not be seen
+    if all(Path(path).exists() for path in private.own):  # folders made later would be invisible
         for _ in range(count):
             server.fork_early(private.data)

@@ -1,7 +1,7 @@
-"""The machine of a local run: whether it can run attempts, what is in use on it, and its clock.
+"""The machine of a local run: whether it can run attempts, which resources are in use, and its clock.
 
-This module can be imported on every platform. Commands that run attempts call it first, so that the user reads one message with
-the alternatives instead of an error about the first missing system call.
+This module can be imported on every platform. Commands that run attempts call it first, so that the user gets one message with
+the alternatives, not an error about a missing system call.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def allow_descriptors() -> None:
 
 
 def run_folders_in_use() -> frozenset[Path]:
-    """The folders of runs with a live process, as far as this user may read the environment of processes."""
+    """The folders of runs with a live process whose environment this user may read."""
     mark = f"{process_identity.FOLDER}=".encode()
     environments = (process_identity.environ(pid) for pid in process_identity.pids())
     marks = {variable for variables in environments for variable in variables if variable.startswith(mark)}
@@ -72,9 +72,9 @@ def run_folders_in_use() -> frozenset[Path]:
 
 
 def writes(pid: int, path: Path) -> bool:
-    """Whether a process has this file open for writing, as the kernel says it in ``/proc/PID/fdinfo``; see proc(5).
+    """Whether a process has this file open for writing, by ``/proc/PID/fdinfo``; see proc(5).
 
-    False where this user may not know it.
+    False if this user may not know.
     """
     try:
         wanted = path.stat()
@@ -90,7 +90,7 @@ def writes(pid: int, path: Path) -> bool:
 
 
 def handles(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal, which by default would end it; see ``SigCgt`` in proc(5)."""
+    """Whether a process handles a signal that would end it by default; see ``SigCgt`` in proc(5)."""
     try:
         return bool(int(_field(f"/proc/{pid}/status", b"SigCgt:"), 16) >> (number - 1) & 1)
     except OSError:

@@ -64,7 +64,7 @@ class MetadataServers:
         return self._environments.get(node, {})
 
     def notice(self, node: str, seconds: float) -> None:
-        """Announce that the provider takes a node in ``seconds``, a duration that changes of the wall clock do not affect."""
+        """Announce that the provider reclaims a node in ``seconds``, a duration, so that wall-clock changes do not matter."""
         if node in self._environments:
             self._send({"what": "notice", "node": node, "seconds": seconds})
 
@@ -74,7 +74,7 @@ class MetadataServers:
             self._send({"what": "gone", "node": node})
 
     def approved(self) -> list[str]:
-        """The nodes whose approved events let them go early, new since the last call."""
+        """The nodes that approved events release early, since the last call."""
         nodes, self._approved = self._approved, []
         return nodes
 
@@ -97,7 +97,7 @@ class MetadataServers:
             self._process = None
 
     def _send(self, order: Mapping[str, object], *descriptors: int) -> None:
-        """Send an order. If the process was killed, reading its socket shows that; its nodes have no servers then."""
+        """Send an order. Reading the socket shows whether the process was killed; then its nodes lack servers."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
             socket.send_fds(self._connected(), [json.dumps(order).encode()], list(descriptors))
 
@@ -123,7 +123,7 @@ class MetadataServers:
         if data:
             self._approved.append(json.loads(data)["approved"])
         else:
-            self._end()  # it was killed: attempts on its nodes still get notice files, and the next node starts another process
+            self._end()  # killed: attempts on its nodes still get notice files, and the next node starts another process
 
 
 def _listener() -> socket.socket:

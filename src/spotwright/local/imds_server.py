@@ -1,8 +1,8 @@
-"""The process with all metadata servers of a run: for each simulated node its cloud's server, and a node agent that reads it.
+"""The process of a run's metadata servers: for each simulated node its cloud's server, and a node agent that reads it.
 
-The servers speak the protocols that the clouds document. The agent uses the code of real nodes: the same source of notices,
-the same watching thread, the same published state. A separate process lets a waiting engine use no processor time, and runs
-without simulated cloud nodes do not start it. It ends with its engine, when the socket between them closes.
+The servers speak the protocols that the clouds document. The agent uses the code of real nodes: the same source of notices, the
+same watching thread, the same published state. A separate process keeps the waiting engine idle, and runs without simulated
+cloud nodes do not start it. It ends with its engine, when the socket between them closes.
 
 Orders are JSON objects, one per packet: ``boot`` (a node's name, with its two listening sockets), ``notice``, ``gone``. The
 answer ``approved`` says that a node may go early.
@@ -49,7 +49,7 @@ class MetadataServer(Protocol):
         """Answer a request as the cloud does."""
 
     def notice(self, ends_at: float) -> None:
-        """Announce that the node goes at this Unix time."""
+        """Announce that the node is reclaimed at this Unix time."""
 
     def withdraw(self) -> None:
         """Withdraw the notice: the node stays, or is gone."""
@@ -141,7 +141,7 @@ class AzureMetadataServer:
 
 
 class GcpMetadataServer:
-    """``instance/preempted`` and ``instance/maintenance-event``. ``changed`` looks at the questions that wait."""
+    """``instance/preempted`` and ``instance/maintenance-event``. ``changed`` rechecks waiting requests."""
 
     ROOT = "/computeMetadata/v1/instance/"
 
@@ -189,7 +189,7 @@ class GcpMetadataServer:
 
 
 class AwsMetadataServer:
-    """IMDSv2: tokens, ``spot/instance-action`` and the rebalance recommendation, which is never there."""
+    """IMDSv2: tokens, ``spot/instance-action`` and the rebalance recommendation, which is never present."""
 
     DATA = "/latest/meta-data/"
 

@@ -1,4 +1,4 @@
-"""The environment variables and mounts that an attempt's pod would have, as this machine provides them.
+"""The environment variables and mounts that an attempt's pod would have, provided by this machine.
 
 A persistent volume claim is a folder, shared between runs or owned by the run that made the claim.
 """
@@ -25,7 +25,7 @@ __all__ = ["PodEnvironment", "Volumes", "deleted_pvc", "make_folder", "pod_envir
 
 
 class Volumes(NamedTuple):
-    """The folders of claims: below ``own`` for those that the run made under a generated name, from ``shared`` for others."""
+    """The folders of claims: below ``own`` for claims that the run made under a generated name, from ``shared`` for others."""
 
     own: str
     shared: Callable[[str], Path]
@@ -57,7 +57,7 @@ def deleted_pvc(state: RunState, task: TaskState) -> str:
 
 
 def _is_of_run(state: RunState, name: str) -> bool:
-    """Whether this run made the claim under a generated name, so that no other run can use it."""
+    """Whether this run made the claim under a generated name, so that other runs cannot use it."""
     return any(
         isinstance(task.plan.spec.executor, PvcStep)
         and task.parameters.get("name") == name

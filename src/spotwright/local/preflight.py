@@ -1,7 +1,7 @@
-"""Check that this machine can run a plan, and read what the run needs of it: container runtime, secrets, config maps.
+"""Check that this machine can run a plan, and read the container runtime, secrets and config maps for the run.
 
-Each is asked once a start: the answers (:class:`HostResources`) go with the run. Commands that were written for an image are
-never executed on this machine unless the user says so: they would find other programs there, and the user's own files.
+Each is read once a start: the results (:class:`HostResources`) go with the run. Commands for an image are not executed on this
+machine unless the user says so: they would find other programs, and the user's files.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ PlaceOf = Callable[[str], str]
 """The place of a task, by its path, in the source of its graph."""
 
 _EXECUTOR = "kfp.dsl.executor_main"  # in a container's command: ``kfp component build`` has put the code into the image
-_PLACEHOLDERS = ("{{$", "$(")  # in a command whose program is known only when it starts
+_PLACEHOLDERS = ("{{$", "$(")  # in a command whose program is known only at its start
 
 
 @dataclass(frozen=True, slots=True)
 class HostResources:
-    """What a run reads from this machine, once at its start.
+    """The resources that a run reads from this machine at its start.
 
-    ``objects`` are the secrets and config maps that its tasks name, ``secrets`` every value to be kept out of records.
-    ``arguments`` are the run's as they may be stored: with markers in place of secrets. ``containers`` is the
-    runtime of container components; ``None``: none, or they run as processes of this machine.
+    ``objects`` are the secrets and config maps that its tasks name, ``secrets`` all values to keep out of records.
+    ``arguments`` are the run's in storable form, with markers in place of secrets. ``containers`` is the runtime of container
+    components; ``None``: none, or they run as processes of this machine.
     """
 
     objects: ClusterObjects = field(default_factory=ClusterObjects)
@@ -66,7 +66,7 @@ def read_secrets(plan: Plan, arguments: Mapping[str, Any]) -> HostResources:
 
 
 def read_secrets_again(plan: Plan, given: Mapping[str, Any], *, textual: bool) -> HostResources:
-    """The same as :func:`read_secrets`, from arguments as the journal keeps them: with references in place of secrets.
+    """The same as :func:`read_secrets`, from the journal's arguments, with references in place of secrets.
 
     Raises :class:`InputError` also for arguments that no longer fit the pipeline.
     """
@@ -94,7 +94,7 @@ def _objects_of(plan: Plan) -> ClusterObjects:
 
 
 def check_machine(place_of: PlaceOf, graph: TaskGraph, host: HostResources, containers: str) -> HostResources:
-    """Check that this machine has what the tasks of a plan need. Returns ``host`` with the container runtime.
+    """Check that this machine meets the needs of a plan's tasks. Returns ``host`` with the container runtime.
 
     ``containers`` is one of :data:`~spotwright.runs.run_options.CONTAINER_MODES`. Raises :class:`PipelineError` with the
     task, its line and every way out.
@@ -180,7 +180,7 @@ def _not_contained(plan: Plan, runtime: ContainerRuntime | None) -> list[str]:
 
 
 def _not_isolated(plan: Plan, runtime: ContainerRuntime | None) -> Iterator[str]:
-    """What tasks that run as processes of this machine share with it, although pods would not."""
+    """Warnings of what tasks that run as processes share with this machine, unlike pods."""
     tasks = _tasks(plan.graph, plan.graph.root, "")
     if any(not (runtime is not None and isinstance(task.executor, Container | PodTemplate)) for _, task in tasks):
         with interrupts_held():

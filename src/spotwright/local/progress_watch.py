@@ -54,7 +54,7 @@ class ProgressWatch:
     def add(self, task: str, attempt: int, directory: str | Path) -> bool:
         """Watch an attempt's progress file, which need not exist yet.
 
-        Returns ``False`` at the machine's limit of watches (``fs.inotify.max_user_watches``): then its progress is not seen.
+        Returns ``False`` at the machine's limit of watches (``fs.inotify.max_user_watches``): its progress is then unseen.
         """
         key = (task, attempt)
         self._folders[key], self._watches[key] = str(directory), {}
@@ -92,7 +92,7 @@ class ProgressWatch:
         self._watched.clear()
         for key in self._folders:
             self._watches[key] = {}
-            with contextlib.suppress(OSError):  # the folder was removed, so no progress can come from it
+            with contextlib.suppress(OSError):  # the folder was removed, so progress has ended
                 self._watch_folder(key)
                 self._watch_file(key)
             self._changed[key] = None  # the old descriptor may have had unread events

@@ -1,4 +1,4 @@
-"""Orders and events of attempt processes: the types between the local world and :mod:`spotwright.local.attempt_processes`.
+"""Orders and events of attempt processes: the types between the local backend and :mod:`spotwright.local.attempt_processes`.
 
 The directory of an attempt holds, by these names: ``claim`` (the process that may run it, written once), ``exit.jsonl`` (the
 claim again and the exit record; once it exists, no process of the attempt is alive), ``log.txt`` (standard output and error),
@@ -57,16 +57,16 @@ WORK = "work"
 
 
 class PrivateFolderSettings(NamedTuple):
-    """Paths of this machine that an attempt sees although they lie below its private folders. They are absolute.
+    """Absolute paths of this machine below private folders that an attempt sees.
 
-    Writes to the run's ``own`` files and to paths that the user ``named`` reach the machine. Writes to ``readable`` folders are
-    the attempt's own; readable files are read-only.
+    Writes to the run's ``own`` files and to paths that the user ``named`` reach the machine. Writes to ``readable`` folders
+    stay in the attempt; readable files are read-only.
     """
 
     own: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
-    everything: bool = False  # writes to the rest of the machine are the attempt's own too
+    everything: bool = False  # writes to the rest of the machine stay in the attempt too
 
     @property
     def data(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class StartOrder:
 
 
 class EndOrder(NamedTuple):
-    """An end order that reached the attempt: ``what`` is ``term`` or ``kill``; ``at`` is a Unix time."""
+    """A delivered end order: ``what`` is ``term`` or ``kill``; ``at`` is a Unix time."""
 
     what: str
     at: float
@@ -121,7 +121,7 @@ class ExitRecord(NamedTuple):
     """The end of an attempt, written atomically by its shim after all processes of the attempt have ended.
 
     ``started_at`` and ``ended_at`` are Unix times, ``seconds`` and ``cpu_seconds`` durations, ``max_rss`` is in bytes (of the
-    largest process). Exactly one of ``exit_code`` and ``signal`` is set; neither if ``start_error`` says why no process ran.
+    largest process). Exactly one of ``exit_code`` and ``signal`` is set; neither if ``start_error`` says why none ran.
     """
 
     started_at: float
@@ -153,7 +153,7 @@ class Started(Frozen):
 
 
 class Ended(Frozen):
-    """All processes of the attempt have ended. Without a ``record`` it is unknown how."""
+    """All processes of the attempt have ended. Without a ``record`` the way is unknown."""
 
     key: str
     record: ExitRecord | None

@@ -1,7 +1,7 @@
 """Python environments for tasks with ``packages_to_install``: built once for each set of packages, and cached.
 
-A task waits for its environment before an attempt of it is placed: that is a separate phase, on no node. A build is a
-process beside the engine. The log is a file of the run, so that it can be read while the build goes on and after it. Orders
+A task waits for its environment, in a separate phase without a node, before its attempt is placed. A build is a
+process beside the engine. The log is a file of the run, readable during and after the build. Orders
 for the same environment share a build; builders of several engines wait for each other (:mod:`.build_environment`).
 """
 
@@ -61,9 +61,9 @@ def directory_of(environment: PythonEnvironment, cache: Path) -> Path:
     packages: Sequence[str] = environment.packages
     if not any(
         package.startswith("-") for package in packages
-    ):  # the value of an option follows it, so the order matters
+    ):  # options have values behind them, so the order matters
         packages = sorted(packages)
-    # the layout is part of it, so that an environment of an older layout is built again
+    # the layout counts, so that environments of older layouts are rebuilt
     request = [
         LINKED,
         python_of(environment),
@@ -263,7 +263,7 @@ def _finish(build: _Build) -> BuildFailure | None:
 
 
 def _reason(environment: PythonEnvironment, output: str, status: int) -> str:
-    """The cause of a failure by pip's or uv's output. Without a network pip also says that the package does not exist."""
+    """The cause of a failure by pip's or uv's output. Without a network pip also reports a missing package."""
     from spotwright.local.build_environment import UNWRITABLE  # here: few tasks have packages
 
     if status == UNWRITABLE:
@@ -283,11 +283,11 @@ def _reason(environment: PythonEnvironment, output: str, status: int) -> str:
 _PRESENT = frozenset(
     f"{name}{version}" for name in ("spotwright", "spotwright-train") for version in ("", f"=={__version__}")
 )
-"""Requirements of components that every Python environment of a run meets."""
+"""Components' requirements that every environment of a run meets."""
 
 
 def environment_of(executor: Executor | None) -> PythonEnvironment:
-    """The environment of a task's attempts. This version of Spotwright is not installed by pip: every environment has it."""
+    """The environment of a task's attempts. Every environment has this version of Spotwright, without pip."""
     if not isinstance(executor, PythonComponent):
         return PythonEnvironment()
     packages = tuple(package for package in executor.packages if package.replace(" ", "") not in _PRESENT)
@@ -295,7 +295,7 @@ def environment_of(executor: Executor | None) -> PythonEnvironment:
 
 
 class TaskEnvironments:
-    """The answers of the local body to the engine's questions for environments."""
+    """The local backend's answers to the engine's requests for environments."""
 
     def __init__(self, builds: EnvironmentBuilds, clock: Clock) -> None:
         self._builds, self._clock = builds, clock

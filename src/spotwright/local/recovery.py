@@ -1,12 +1,12 @@
-"""Ends the attempts of earlier engines on this machine for good, and reads how they ended.
+"""End the attempts of earlier engines on this machine for good, and read how they ended.
 
 An attempt's shim outlives the engine. After ``kill -9`` of the engine the next one settles each attempt. The claim in the
-attempt's directory decides between shim and engine, once for all. If the attempt is unclaimed, the engine fences it and it
-never runs. If a shim has, the engine signals the shim that its node is gone, and the shim writes its record. If the shim itself
-was killed, its main process was killed with it; other processes are found by their session and by the marks in their environment.
+attempt's directory decides between shim and engine, once for all. An unclaimed attempt is fenced by the engine and never runs.
+If a shim has the claim, the engine signals that its node is gone, and the shim writes its record. If the shim was killed, its
+main process was killed with it; other processes are found by their session and by the marks in their environment.
 
-A claim is a file, and a state folder may come from a stranger. What a claim names is ended, executed or deleted only where the
-kernel, or a name that follows from the attempt, proves that it belongs to the run.
+A claim is a file, and a state folder may be untrusted. Processes and paths in a claim are ended, executed or deleted only if
+the kernel, or a name derived from the attempt, proves that they belong to the run.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def settle(directory: str | Path, *, folder: Path, run: str, epoch: int, patienc
 def settle_all(
     directories: Sequence[str | Path], *, folder: Path, run: str, epoch: int, patience: float = 10.0
 ) -> list[ExitRecord | None]:
-    """End attempts for good, all at once. Returns how each ended. Afterwards none of them is alive or will ever start.
+    """End attempts for good, all at once. Returns how each ended. Afterwards none is alive or can start.
 
     ``None``: the attempt never ran, or its end is unknown (lost). ``folder`` is the run's, ``epoch`` that of the calling
-    engine; ``patience`` is how many seconds a shim may take to end its attempt before it is killed itself. Raises
-    :class:`StateError` if a directory cannot be written, or has a claim of another run; then no process was ended.
+    engine; ``patience`` is the time in seconds for a shim to end its attempt before it is killed. Raises
+    :class:`StateError` if a directory cannot be written, or has another run's claim; then nothing was ended.
     """
     claims = [fence(Path(directory), folder, run, epoch) for directory in directories]
     shims: list[int] = []
@@ -99,8 +99,8 @@ def end_all(shims: Collection[int], patience: float) -> None:
 def sweep(folder: Path, *, spare: Collection[int] = ()) -> int:
     """Kill all remaining processes of a run, and wait until they have ended. Returns their number.
 
-    A process of the run has the run's folder in its environment. Not killed are this process, those that ``spare`` names by pid
-    (such as a fork server that was started early), and their descendants.
+    A process of the run has the run's folder in its environment. Spared are this process, the pids in ``spare`` (such as an
+    early fork server), and their descendants.
     """
     mark, spared = _mark(folder.resolve()), {os.getpid(), *spare}
     return _kill_until_gone(lambda pid: mark in process_identity.environ(pid) and not _is_below(pid, spared))
@@ -133,7 +133,7 @@ def sweep_attempt(claim: dict[str, Any]) -> int:
 
 
 def _conclude(container: dict[str, Any]) -> None:
-    """Remove a container and its folder. Only runs with containers import the module that does it."""
+    """Remove a container and its folder; only runs with containers import its module."""
     from spotwright.local.supervisor import containers
 
     containers.conclude(container)
@@ -142,7 +142,7 @@ def _conclude(container: dict[str, Any]) -> None:
 def _below_monitors(container: str) -> Iterator[tuple[int, int]]:
     """Podman's monitor of a container and its descendants, by pid and start time.
 
-    Where the client was killed while it started the container, podman knows no such container, and the monitor stays.
+    If the client was killed while it started the container, podman does not know it, and the monitor stays.
     """
     pids = [pid for pid in process_identity.pids() if _is_monitor(pid, container)]
     while pids:
@@ -168,8 +168,8 @@ def _mark(folder: object) -> bytes:
 def fence(directory: Path, folder: Path, run: str, epoch: int) -> dict[str, Any] | None:
     """Claim the attempt of a run in ``folder``, so that no shim runs it. Returns the claim of the shim that was first, or None.
 
-    Raises :class:`StateError` where the directory is reached through a link out of the folder, and for a claim that names what
-    is not the attempt's.
+    Raises :class:`StateError` if a link leads the directory out of the folder, and for a claim on things that are not the
+    attempt's.
     """
     real = folder.resolve()
     if not directory.resolve().is_relative_to(real):
@@ -200,7 +200,7 @@ def fence(directory: Path, folder: Path, run: str, epoch: int) -> dict[str, Any]
 
 
 def _own(claim: dict[str, Any], folder: Path, real: Path) -> dict[str, Any]:
-    """The claim of a shim with the names of this run, whatever else it says. Raises ``ValueError`` and the like."""
+    """The claim of a shim with this run's names in place of its own. Raises ``ValueError`` and the like."""
     identity, group = process_identity.read_identity(claim), claim["group"]
     container = None
     if claim.get("container") is not None:
@@ -254,7 +254,7 @@ def _wait(living: Collection[int], deadline: float) -> list[int]:
 def _result(directory: Path, claim: dict[str, Any] | None) -> ExitRecord | None:
     record = read_exit(directory)
     if claim is None:
-        return record  # the shim renamed its claim to the record where it could not link it
+        return record  # without hard links the shim renamed its claim to the record
     if record is None and claim["boot_id"] == process_identity.boot_id():
         sweep_attempt(claim)
     elif record is None and claim.get("container") is not None:
@@ -275,7 +275,7 @@ def _is_below(pid: int, tops: Collection[int]) -> bool:
 
 
 def _kill_until_gone(matches: Callable[[int], bool]) -> int:
-    """Kill every matching process, and repeat until none is alive or patience is over. Returns how many were killed."""
+    """Kill matching processes repeatedly until none is alive or patience is over. Returns the number killed."""
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
@@ -293,7 +293,7 @@ def _kill(pid: int, matches: Callable[[int], bool], killed: set[int]) -> int | N
         return None
     with contextlib.suppress(OSError):  # it ended by itself, or belongs to another user
         pidfd = os.pidfd_open(pid)
-        if matches(pid):  # checked again: from here on the pid cannot be reused unnoticed
+        if matches(pid):  # checked again: from here the pidfd excludes reuse
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             killed.add(pid)
             return pidfd
@@ -309,8 +309,8 @@ def _is_alive(pid: int) -> bool:
 def settle_run(state: RunState, paths: AttemptPaths, *, secrets_known: bool = True) -> list[Event]:
     """End every attempt that had a node when the last engine ended. Returns the facts about them, oldest first.
 
-    No process of the run is alive afterwards. ``secrets_known`` is false where the run's secrets cannot be read. They could not
-    be hidden in outputs then, so the outputs are deleted and the attempts count as cancelled.
+    Afterwards all processes of the run have ended. ``secrets_known`` is false if the run's secrets cannot be read: as they
+    could not be hidden in outputs, the outputs are deleted and the attempts count as cancelled.
     """
     bound = [task for task in map(state.tasks.__getitem__, state.under_way) if task.last.bound_at is not None]
     directories = [paths.attempt(task.path, task.last.number) for task in bound]
@@ -324,7 +324,7 @@ def settle_run(state: RunState, paths: AttemptPaths, *, secrets_known: bool = Tr
             )
             events.append(ended_event(at, key, task.plan.spec, directory, record, observed, paths))
         else:
-            from shutil import rmtree  # here: every run imports this module, and none but this one deletes anything
+            from shutil import rmtree  # here: all runs import this module, and few delete anything
 
             rmtree(directory / OUT, ignore_errors=True)
             events.append(AttemptEnded(at, *key, signals=Signals(cancelled=True), settled=True))

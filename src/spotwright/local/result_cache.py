@@ -24,7 +24,7 @@ class Results(NamedTuple):
 
 @dataclass(slots=True)
 class ResultCache:
-    """The results that one run may use and adds. ``results`` is ``None`` where caching is off."""
+    """The results that one run may use and adds. ``results`` is ``None`` if caching is off."""
 
     results: Results | None
     run: str
@@ -48,7 +48,7 @@ class ResultCache:
     def keep(self, state: RunState, task: TaskState) -> None:
         """Keep the result of a task that succeeded, if the run and the task use the cache.
 
-        An attempt that a resume started was not looked up by this engine: it is the next one of a task that had attempts.
+        This engine did not look up an attempt that a resume started, the next one of a task with attempts.
         """
         key = self._fingerprints.pop(task.path, None)
         if key is None and state.caching and task.plan.spec.caching:
@@ -65,7 +65,7 @@ class ResultCache:
         return self.results.find(key)
 
     def _key(self, state: RunState, task: TaskState) -> str | None:
-        """The fingerprint of a task with its inputs; ``None`` where its result is not kept."""
+        """The fingerprint of a task with its inputs; ``None`` if its result is not kept."""
         spec = task.plan.spec
         if self.results is None or spec.executor is None:
             return None

@@ -1,12 +1,12 @@
-"""Decide what an attempt sees of this machine below its private folders: the run's files, and paths that the user named.
+"""Decide which paths of this machine below private folders an attempt sees: the run's files, and paths that the user named.
 
 ``/tmp`` and the like are empty when an attempt starts, and writes to the home folder are its own (see
-:mod:`spotwright.local.supervisor.private_folders`). A run must still work where the project lies in one of them, and a
-file that the user passes as an argument must still be there:
+:mod:`spotwright.local.supervisor.private_folders`). A run must still work if the project is in one of them, and a file that the
+user passes as an argument must be visible:
 
-- the state folder and the checkpoints are shared, because they stand for storage of the cluster;
-- an existing path that a parameter, a variable of the task or a word of its command names is shared, as a mounted volume would
-  be; if only its folder exists, the folder is shared, so that the task can make the file;
+- the state folder and the checkpoints are shared, because they represent the cluster's storage;
+- an existing path that a parameter, a variable of the task or a word of its command names is shared, like a mounted volume;
+  if only its folder exists, the folder is shared, so that the task can make the file;
 - artifacts, and paths that variables of this shell name, are readable.
 """
 
@@ -35,13 +35,13 @@ def private_folder_settings(
     env: Mapping[str, str],
     command: Sequence[str] = (),
 ) -> PrivateFolderSettings:
-    """What an attempt sees below its private folders.
+    """The paths that an attempt sees below its private folders.
 
     ``runs`` is the folder of all runs in the state folder, ``env`` the attempt's own variables.
     """
     roots = private_folders()
     own = _of_the_state_folder(runs, roots)
-    # a folder of the task beside that of the run would need a namespace for every task
+    # a folder for each task would need a namespace for each task
     if checkpoint.startswith("/") and not is_below(checkpoint, own):
         own = (*own, checkpoint)
     inputs = executor_input.get("inputs", {})

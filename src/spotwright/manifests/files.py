@@ -1,8 +1,8 @@
-"""Places, unplaces and explains whole files: text in, text out, each object by its kind.
+"""Place, unplace and explain whole files: text in, text out, each object by its kind.
 
-Each object is placed in the text that the one before left, so that every edit is made at a valid position. If one object of a
-file is wrong, the file is not written. Documents that ``place`` adds in front of one that refers to them are removed as
-a whole. A pattern of ``policy.tasks`` that matches no role of any file is named, so that a misspelt name is seen.
+Each object is placed in the text of the previous placement, so that positions of edits are valid. If one object of a file is
+wrong, the file is not written. Documents that ``place`` adds in front of their users are removed whole. A pattern of
+``policy.tasks`` that matches no role of any file is reported, because it may be misspelt.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Additions:
         self._pending: list[Mapping[str, Any]] = []
 
     def add(self, value: Mapping[str, Any]) -> bool:
-        """Request a document. False if another one of its name was requested with other content."""
+        """Request a document. False if another one of its name was requested with different content."""
         metadata = value["metadata"]
         identity = (str(value["kind"]), str(metadata.get("namespace")), str(metadata["name"]))
         first = self._by_name.setdefault(identity, value)
@@ -114,12 +114,12 @@ def _serialize(value: Mapping[str, Any]) -> str:
 
 
 def is_added(document: Document) -> bool:
-    """Whether :func:`prepend` wrote the object, even if it was changed since."""
+    """Whether :func:`prepend` wrote the object, even if it has changed since."""
     return bool(_digests(document))
 
 
 def is_untouched(document: Document) -> bool:
-    """Whether the document, alone in its text, has exactly the bytes that were added."""
+    """Whether the document, alone in its text, has exactly the added bytes."""
     node = document.node(AT)
     digests = _digests(document)
     if node is None or not digests:
@@ -129,12 +129,12 @@ def is_untouched(document: Document) -> bool:
 
 
 def has_added_content(document: Document) -> bool:
-    """Whether the object has the content that was added, in any format."""
+    """Whether the object has the added content, in any format."""
     return value_digest(_content(document.get((), {}))) in _digests(document)
 
 
 def without_record(document: Document) -> str:
-    """The text without the record: the user has changed the object, so it stays as theirs."""
+    """The text without the record, for an object that the user has changed and so keeps."""
     others = document.get(AT[:-1]).keys() - {ANNOTATION}
     return remove(document, [Removal(AT if others else AT[:-1], ())])
 
@@ -145,13 +145,13 @@ def _digests(document: Document) -> list[str]:
     try:
         record = json.loads(annotation) if isinstance(annotation, str) else None
     except ValueError:
-        return []  # not our record: reading it as one raises the error
+        return []  # not our record: reading it later raises the error
     digests = record.get("added") if isinstance(record, dict) else None
     return [str(digest) for digest in digests] if isinstance(digests, list) else []
 
 
 def _content(value: Any) -> Any:
-    """The content of an object that is compared, without the metadata that an API server adds."""
+    """The content of an object for comparison, without the API server's metadata."""
     if not isinstance(value, Mapping):
         return None
     metadata = value.get("metadata") or {}
@@ -169,7 +169,7 @@ _RECORD_MARKS = (ANNOTATION, "spotwright:", '"spotwright"')  # every document wi
 class PlacedFile:
     """The outcome for one file: its new text, the findings, and a report of each role.
 
-    ``has_lines`` is false where the text was compiled in memory, so that a line number would lead nowhere.
+    ``has_lines`` is false if the text was compiled in memory, so that line numbers are meaningless.
     """
 
     text: str
@@ -179,7 +179,7 @@ class PlacedFile:
 
     @property
     def not_judged(self) -> list[NotJudged]:
-        """What could not be judged of its objects, and of the pools of its roles."""
+        """The unjudged parts of its objects and of its roles' pools."""
         found = [one.not_judged for one in self.findings if one.not_judged is not None]
         return [*found, *(one for role in self.roles for one in role.not_judged)]
 
@@ -192,7 +192,7 @@ def place_text(
     options: PlaceOptions | None = None,
     outside: Outside | None = None,
 ) -> PlacedFile:
-    """Place one file alone, as :func:`place_texts` does."""
+    """Place one file, as :func:`place_texts` does."""
     return place_texts([(file, text)], config, references, options, outside)[0]
 
 
@@ -206,9 +206,9 @@ def place_texts(
 ) -> list[PlacedFile]:
     """Place every object whose kind is known in files, each a name and a text.
 
-    Raises :class:`ManifestError`; then do not write. An object that was placed before is unplaced first, so that
-    placing twice is placing once. ``outside`` has the records that are too large for an annotation, and gets new ones; without
-    it, an object with such a record is refused.
+    Raises :class:`ManifestError`; then do not write. Placed objects are unplaced first, so that placement is idempotent.
+    ``outside`` has the records that are too large for an annotation, and gets new ones; without it, an object with such a
+    record is refused.
     """
     work = _Work(config, references or References(), options or PlaceOptions(), outside)
     placed = [_place_file(text, file, work) for file, text in texts]
@@ -218,7 +218,7 @@ def place_texts(
 
 
 def _paths_to_nothing(work: _Work, files: Sequence[str]) -> Iterator[Finding]:
-    """A warning for each pattern of ``--pod-path`` that leads to no pod spec in any file, unless an object's message said so."""
+    """A warning for each pattern of ``--pod-path`` that leads to no pod spec in any file, unless already reported."""
     for pattern in work.options.pod_paths:
         if pattern not in work.answered_paths:
             where = "in these files" if len(files) > 1 else "here"
@@ -244,7 +244,7 @@ def _place_file(text: str, file: str, common: _Work) -> PlacedFile:
     for (
         above,
         part,
-    ) in parts:  # what no object can refer to is parsed in its turn and dropped, so that memory stays small
+    ) in parts:  # unreferenced parts are parsed in turn and dropped, to save memory
         objects = parsed[above] if above in parsed else list(objects_of(parse(part, file, above)))
         edited = edit_objects(part, objects, lambda document: _place_object(document, result, work)) or ""
         texts.append(prepend(edited, work.additions.take()))
@@ -253,7 +253,7 @@ def _place_file(text: str, file: str, common: _Work) -> PlacedFile:
 
 
 def _is_json(file: str, body: str) -> bool:
-    """Whether other tools read the file as JSON, which has no second document."""
+    """Whether other tools read the file as JSON, which allows only one document."""
     return file.endswith(".json") or _JSON_OBJECT.match(body) is not None
 
 
@@ -261,8 +261,8 @@ def _is_json(file: str, body: str) -> bool:
 class _Work:
     """What objects share while they are placed: the objects of one command, and in copies of one file.
 
-    A copy for a file finds also the objects of this file, and has its own ``may_add`` and ``additions``. ``answered_paths``: the
-    patterns of ``--pod-path`` that lead to a pod spec, and patterns of which an object's message says that they do not.
+    A copy for a file also finds this file's objects, and has its own ``may_add`` and ``additions``. ``answered_paths``: the
+    patterns of ``--pod-path`` that lead to a pod spec, and those reported not to.
     """
 
     config: Config
@@ -299,9 +299,9 @@ def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
 
 
 def refusal_of(document: Document, config: Config, references: References) -> InputError | None:
-    """Why :func:`place_texts` would refuse an object, which is not changed; ``None`` if it would place it or leave it as it is.
+    """Why :func:`place_texts` would refuse an object; ``None`` if it would place it or leave it alone. It changes nothing.
 
-    ``references`` has the objects of the same input. An object that was placed before gets no finding.
+    ``references`` has the objects of the same input. Placed objects get no finding.
     """
     api_version, kind = _kind_of(document)
     own = _record_path(document)
@@ -326,10 +326,10 @@ def _editor(document: Document, at: Path) -> Editor:
 
 
 def _how_to_place(document: Document, api_version: str, kind: str, work: _Work) -> PlaceObject | None:
-    """How to place an object: as its kind is placed, and at the paths of ``--pod-path`` that its kind leaves alone.
+    """How to place an object: by its kind, and at the paths of ``--pod-path`` that its kind leaves alone.
 
-    ``None`` if its kind is not known and no path leads to a pod spec. Kinds that are never placed by themselves are placed at
-    the paths alone.
+    ``None`` if its kind is unknown and no path leads to a pod spec. Kinds that are never placed by themselves are placed only
+    at the paths.
     """
     place = kind_of(api_version, kind).place
     paths: list[Path] = []
@@ -347,7 +347,7 @@ def _how_to_place(document: Document, api_version: str, kind: str, work: _Work) 
             place(ctx)
         left = [path for path in paths if not ctx.editor.is_edited(path)]
         if left and len(ctx.roles) == roles:
-            del ctx.findings[findings:]  # that the kind is not placed by itself
+            del ctx.findings[findings:]  # about the kind not being placed by itself
         if left:
             place_at(ctx, left)
 
@@ -361,7 +361,7 @@ def _kind_of(document: Document) -> tuple[str, str]:
 
 
 def _record_path(document: Document) -> Path:
-    """Where a new record goes."""
+    """The path of a new record."""
     return PAIR_AT if isinstance(document, PipelinePair) else (*annotations_at(document.get(())), AT[-1])
 
 
@@ -369,26 +369,26 @@ def _record_path(document: Document) -> Path:
 def unplace_text(text: str, file: str, outside: Outside | None = None) -> PlacedFile:
     """Remove everything that was placed in a file.
 
-    An object untouched since gets its original bytes back; a reformatted one becomes an equal document, with a
-    finding. ``outside`` has the records that were too large for an annotation. Raises :class:`ManifestError` if one is missing.
+    An unchanged object gets its original bytes back; a reformatted one becomes an equal document, with a finding. ``outside``
+    has the records that were too large for an annotation. Raises :class:`ManifestError` if one is missing.
     """
     return _undone(text, file, outside, AT, _RECORD_MARKS)
 
 
 def unfix_text(text: str, file: str) -> PlacedFile:
-    """Remove from a file what ``lint --fix`` has changed, as :func:`unplace_text` does for what was placed."""
+    """Undo the changes of ``lint --fix`` in a file, as :func:`unplace_text` undoes placement."""
     return _undone(text, file, None, FIXED_AT, (str(FIXED_AT[-1]),))
 
 
 def _undone(text: str, file: str, outside: Outside | None, at: Path, marks: Sequence[str]) -> PlacedFile:
-    """Undo the changes of each object's record at a path; only texts with one of the ``marks`` can have one."""
+    """Undo the changes of each object's record at a path, which only texts with one of the ``marks`` can have."""
     result = PlacedFile(text)
     bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
     if not any(mark in body for mark in marks):
         return result
 
     texts: list[str] = []
-    follows_removed = False  # the first document was removed, and with it the place without a separator
+    follows_removed = False  # the first document, which needs no separator, was removed
     for above, part in split(body):
         rest: str | None = part
         if any(mark in part for mark in marks):
@@ -407,7 +407,7 @@ def _unplace_object(document: Document, result: PlacedFile, outside: Outside | N
     if isinstance(document, PipelinePair) and at == AT:
         at = PAIR_AT
     elif is_placed(document, own := (*annotations_at(document.get(())), at[-1])):
-        at = own  # older versions have written it into the metadata
+        at = own  # older versions wrote it into the metadata
     if not is_placed(document, at):
         return document.text
     if at != FIXED_AT and is_added(document):
@@ -426,7 +426,7 @@ def _note_reformatted(document: Document, at: Path, result: PlacedFile) -> None:
 
 
 def _remove_added(document: Document, result: PlacedFile) -> str | None:
-    """Remove an added document; one that the user changed since stays, without its record."""
+    """Remove an added document; one that the user has changed stays, without its record."""
     if has_added_content(document):
         if not is_untouched(document):
             _note_reformatted(document, AT, result)
@@ -438,9 +438,9 @@ def _remove_added(document: Document, result: PlacedFile) -> str | None:
 
 
 def unmatched_patterns(config: Config, roles: Iterable[RoleReport]) -> Iterator[Finding]:
-    """A warning for each pattern that nearly names a role, a note for each other one; none without roles.
+    """A warning for each pattern that nearly names a role, a note for each other unmatched one; empty without roles.
 
-    One configuration may serve many files, so a pattern that names none of these roles may well be right.
+    A configuration may serve many files, so a pattern without a role here may be right.
     """
     paths = _policy_paths(roles)
     for pattern, layer in config.policy_tasks if paths else ():

@@ -1,8 +1,7 @@
-"""Places one object that comes as data, by the rules for files, with a JSON patch as the result.
+"""Place one object that comes as data by the rules for files; the result is a JSON patch.
 
-There is no record for ``unplace``: the object's source still has the original bytes. Marks, annotations of the caller,
-are added with the first change and only with one. Values of a role's policy that the user set without effect are reported,
-as for files.
+There is no record for ``unplace``, because the object's source has the original bytes. Marks, the caller's annotations, are
+added only with a change. Values of a role's policy that the user set without effect are reported, as for files.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ _DERIVED = (BUILT_IN.source, "interruptions.max")
 
 
 def settle(roles: Sequence[RoleReport], file: str, options: PlaceOptions) -> Iterator[Finding]:
-    """Report the values in the policies of an object's roles that the user set without effect, equal ones together.
+    """Report the user's policy values without effect on an object's roles, equal ones together.
 
-    No report if only some groups of changes are written. The roles keep the enforcers of all values for ``explain``,
-    otherwise only the enforcers of values that the user set.
+    No report if only some groups of changes are written. The roles keep the enforcers of all values for ``explain``, else only
+    of the user's values.
     """
     if options.only != frozenset(Group):
         return
@@ -74,7 +73,7 @@ _NAMED = 3  # roles whose names a finding has
 
 
 _HELD_BY_JOB_SET = frozenset({"pending_timeout", "timeout"})
-"""The fields that hold on a TrainJob through its JobSet, which a webhook places when Trainer creates it."""
+"""The fields enforced on a TrainJob by its JobSet, which a webhook places when Trainer creates it."""
 
 
 def _is_lost(role: RoleReport, name: str, options: PlaceOptions) -> bool:
@@ -131,9 +130,9 @@ def _deadline_text(deadline: Deadline | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRules:
-    """What the placement of an object depends on, beside the object: shared by all objects of one command or configuration.
+    """The inputs of an object's placement beside the object, shared by all objects of one command or configuration.
 
-    ``add`` adds a document in front of the object; ``None`` where there can be none.
+    ``add`` adds a document in front of the object; ``None`` if that is impossible.
     """
 
     config: Config
@@ -158,7 +157,7 @@ class ObjectRules:
         )
         check(ctx, ctx.at("metadata"), METADATA)
         hook = ctx.hook
-        if hook:  # it is made once, and again only as its author says
+        if hook:  # it runs once, and again only as its author says
             ctx.options = replace(self.options, only=self.options.only & {Group.PLACEMENT})
         warn_of_version(ctx, str(ctx.get("apiVersion", default="")), str(ctx.get("kind", default="")))
         place(ctx)
@@ -173,7 +172,7 @@ class ObjectRules:
 class PlacedObject:
     """The outcome for one object: the operations of a JSON patch, the object with them, the findings and the roles' reports.
 
-    Without an operation the object stays as it is.
+    Without operations the object is unchanged.
     """
 
     patch: list[dict[str, Any]]
@@ -194,8 +193,8 @@ def place_object(
 ) -> PlacedObject:
     """Place one object; ``data`` is not changed. Raises :class:`ManifestError` and :class:`ConfigError` as for files.
 
-    ``beside`` are objects that this one refers to (a training runtime). ``place`` replaces the rules of the object's kind. An
-    object of a kind without rules has an empty patch. ``steps`` limits the work: beyond it :class:`TooMuchWork` is raised.
+    ``beside`` are objects that this one refers to (a training runtime). ``place`` replaces the rules of the object's kind. A
+    kind without rules has an empty patch. ``steps`` limits the work: beyond it :class:`TooMuchWork` is raised.
     """
     rules_of_kind = place or kind_of(str(data.get("apiVersion", "")), str(data.get("kind", ""))).place
     if rules_of_kind is None:

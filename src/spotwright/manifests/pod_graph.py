@@ -1,8 +1,8 @@
 """The task graph of pod templates: of a Job, a JobSet, a TrainJob or bare pods, each template one task.
 
-Needs are read from the pod spec as :mod:`spotwright.placing.pods` reads them for placement: requests, tolerations,
-node selector and node affinity. The policy is that of the labels and annotations which ``place`` reads too. Such a task takes no
-inputs and declares no outputs: it succeeds by its exit code alone.
+Needs are read from the pod spec as for placement (:mod:`spotwright.placing.pods`): requests, tolerations, node selector and
+node affinity. The policy comes from the same labels and annotations as for ``place``. Such a task has no inputs or outputs: its
+exit code alone decides success.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["PodSource", "PodTask", "pod_graph"]
 class PodTask:
     """One pod template: the ``kind`` of object that it belongs to, its name among the tasks, and its pod spec.
 
-    ``after`` names the tasks that must have succeeded before. ``labels`` and ``annotations`` belong to the pod or its
-    object; ``spotwright.dev/policy`` and ``spotwright.dev/spot`` say the policy. ``retries`` is the object's own number of
-    retries after errors (a Job's ``backoffLimit``); ``None``: the policy decides alone.
+    ``after`` names the tasks that must succeed before. ``labels`` and ``annotations`` belong to the pod or its object;
+    ``spotwright.dev/policy`` and ``spotwright.dev/spot`` set the policy. ``retries`` is the object's own number of retries
+    after errors (a Job's ``backoffLimit``); ``None``: only the policy decides.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class PodTask:
         return f"{self.kind} {self.name}"
 
     def to_data(self) -> dict[str, Any]:
-        """The value as JSON data, without what is empty."""
+        """The value as JSON data, without empty parts."""
         return {name: value for name, value in asdict(self).items() if value not in (None, (), {})}
 
     @classmethod
@@ -59,7 +59,7 @@ class PodTask:
 class PodSource:
     """Pod templates as the source of a run's plan, named ``pipeline``; a run stores it and makes the same graph again.
 
-    Unlike a compiled pipeline it comes from no file, so a resume goes on with the stored templates.
+    Unlike a compiled pipeline it has no file, so a resume uses the stored templates.
     """
 
     pipeline: str
@@ -105,9 +105,9 @@ def pod_graph(name: str, tasks: Sequence[PodTask], pools: Mapping[str, Pool]) ->
 
 
 def _read_template(known: TaskSpec | None, data: Mapping[str, Any], pools: Mapping[str, Pool]) -> TaskSpec:
-    """A template from the data of a :class:`PodTask`; without a spec, what was known with retries that became known.
+    """A template from the data of a :class:`PodTask`; without a spec, the known one with its new retries.
 
-    The spec itself is not kept: no pod is started from it, and a run may have thousands of templates. Raises the errors of
+    The spec is not kept: pods are not started from it, and a run may have thousands of templates. Raises the errors of
     :func:`pod_graph`.
     """
     if known is not None and "spec" not in data:

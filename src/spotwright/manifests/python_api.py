@@ -1,7 +1,7 @@
-"""Places and unplaces Python objects: dicts, models of the ``kubernetes`` client, and models of SDKs with the same interface.
+"""Place and unplace Python objects: dicts, models of the ``kubernetes`` client, and models of SDKs with the same interface.
 
-An object is never changed; a placed copy is returned. Models are converted to plain data and back by their own client, which
-has to be installed only where such objects are used. The Kubeflow SDK takes an option: ``TrainerClient().train(...,
+An object is never changed; a placed copy is returned. Models are converted to plain data and back by their own client, which is
+needed only for such objects. The Kubeflow SDK takes an option: ``TrainerClient().train(...,
 options=[spot.TrainJobOption(policy)])``.
 """
 
@@ -215,7 +215,7 @@ def _job(job_spec: Mapping[str, Any], runtime: Mapping[str, Any], trainer: Any, 
 
 
 def _resources(trainer: Any) -> dict[str, Any]:
-    """The requests of a node, with the resource names that the SDK will use."""
+    """The requests of a node, with the SDK's resource names."""
     given = getattr(trainer, "resources_per_node", None) or getattr(
         getattr(trainer, "config", None), "resources_per_node", None
     )
@@ -227,7 +227,7 @@ def _resources(trainer: Any) -> dict[str, Any]:
 
 
 def _runtime(given: Any, backend: Any) -> Mapping[str, Any]:
-    """The manifest of the runtime: as given, or read from the cluster as the SDK does, the namespace's before the cluster's."""
+    """The manifest of the runtime: as given, or read from the cluster like the SDK, the namespace's before the cluster's."""
     if isinstance(given, Mapping):
         return given
     if hasattr(given, "to_dict"):
@@ -261,7 +261,7 @@ def _runtimes() -> list[Kind]:
 
 
 def _set_environment(trainer: Any, environment: Any, name: str) -> set[str]:
-    """Set the variables that are plain texts on the trainer, and the run's if the job has a name; returns their names."""
+    """Set the literal variables on the trainer, and the run's if the job has a name; returns their names."""
     texts = {item["name"]: item["value"] for item in environment if "value" in item}
     ours = {key: value for key, value in texts.items() if key.startswith("SPOTWRIGHT_") or key == "PYTHONPATH"}
     if name:

@@ -1,12 +1,12 @@
-"""The record that ``place`` leaves in an object, how it is written, and how ``unplace`` uses it.
+"""The record that ``place`` leaves in an object, its format, and its use by ``unplace``.
 
 One annotation holds a version, the digests of the document's text before and after, and for each edit its position, its length,
-the text that it replaced, its path and the digests of its values. An alias that is written out is an edit without digests. While
-the digest of the text matches, ``unplace`` restores the same bytes. After another tool has reformatted the document, each edit is
-looked up by its path: a value that is still as placed is removed, a changed one is left and named.
+the text that it replaced, its path and the digests of its values. A written-out alias is an edit without digests. While the
+digest of the text matches, ``unplace`` restores the same bytes. After another tool has reformatted the document, each edit is
+looked up by its path: unchanged values are removed, changed ones stay and are reported.
 
-The record is the first edit (:func:`reserve`), so that further annotations of the object stand beside it. A record that is too
-large for an annotation is kept outside of the document, and the annotation holds its digest.
+The record is the first edit (:func:`reserve`), so that the object's further annotations follow it. A record that is too large
+for an annotation is kept outside the document, and the annotation has its digest.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ AT: Path = ("metadata", "annotations", ANNOTATION)
 """The path of the record in an object; in an item of a list it begins at the item."""
 
 TRIAL: Path = ("spec", "trialTemplate", "trialSpec")
-"""The path of what Katib makes each trial of an Experiment from."""
+"""The path of the template for each trial of an Experiment."""
 
 
 def annotations_at(data: Any) -> Path:
-    """Where the annotations stand that are added to an object: in its metadata, for a Katib Experiment in that of its trialSpec.
+    """The path of added annotations: in an object's metadata, for a Katib Experiment in its trialSpec's.
 
     Katib copies the labels and annotations of an Experiment to its Suggestion, and from there to the Deployment and the pods of
-    the suggestion service, which must carry none of our fields (katib v0.19.0, ``experiment/suggestion/suggestion.go`` and
+    the suggestion service, which must not have our fields (katib v0.19.0, ``experiment/suggestion/suggestion.go`` and
     ``suggestion/composer/composer.go`` of ``pkg/controller.v1beta1``).
     """
     record = kind_of(str(value_at(data, ("apiVersion",), "")), str(value_at(data, ("kind",))))
@@ -64,7 +64,7 @@ def annotations_at(data: Any) -> Path:
 
 
 FIXED_AT: Path = ("metadata", "annotations", "spotwright.dev/fixed")
-"""The path of the record of what ``lint --fix`` changed, which ``place`` leaves alone and ``unplace`` undoes."""
+"""The path of the record of ``lint --fix``, which ``place`` leaves alone and ``unplace`` undoes."""
 
 MAX_RECORD = 32 * 1024
 """The largest record, in bytes, that is kept in an annotation."""
@@ -79,7 +79,7 @@ def is_placed(document: Document, at: Path = AT) -> bool:
 
 
 def read_record(document: Document, at: Path, annotation: Any, outside: Outside | None) -> dict[str, Any]:
-    """The record in an annotation. Raises :class:`ManifestError` if it is not one, or is kept outside and not in ``outside``."""
+    """The record in an annotation. Raises :class:`ManifestError` for another value, or a record that ``outside`` lacks."""
     no_record = "is not a record of spotwright, so the object cannot be unplaced; remove the annotation"
     try:
         stored = json.loads(annotation)
@@ -107,7 +107,7 @@ _SHAPES: Mapping[str, Any] = {
     "inside": [(_PATH, str, [(int, int, str)])],
     "parts": [(_PATH, str)],
 }
-"""The fields of a record: a tuple is a list of so many values, a list one of any number; a path is not empty."""
+"""The fields of a record: a tuple is a list of fixed length, a list one of any length; a path is not empty."""
 
 
 def _fits(value: Any, shape: Any) -> bool:
@@ -132,7 +132,7 @@ def _from_outside(document: Document, at: Path, key: str, outside: Outside | Non
 
 
 def restored(text: str, whole: Extent, annotation: Extent, record: Mapping[str, Any]) -> str | None:
-    """The file's text with the original bytes of one object; ``None`` if the object was changed since it was placed.
+    """The file's text with the original bytes of one object; ``None`` if the object has changed since it was placed.
 
     ``whole`` is the extent of the object in ``text``, ``annotation`` that of the record in it.
     """
@@ -162,7 +162,7 @@ def reserve(editor: Editor, at: Path = AT) -> None:
 
 
 def placed_text(editor: Editor, at: Path = AT, limit: int | None = MAX_RECORD, outside: Outside | None = None) -> str:
-    """The file's text with the edits of one object, and their record in place of what :func:`reserve` added.
+    """The file's text with the edits of one object, and their record in place of :func:`reserve`'s placeholder.
 
     ``limit`` is the largest record in bytes, ``None`` for no limit; a larger one is put into ``outside``. Raises
     :class:`ManifestError` if the text would not have the expected values or ``unplace`` would not restore the same bytes, and if
@@ -215,7 +215,7 @@ def _holder(pairs: Sequence[tuple[Edit, Splice]], record_edit: Edit) -> tuple[Ed
 
 
 def _put_outside(document: Document, at: Path, written: str, record: Mapping[str, Any], outside: Outside | None) -> str:
-    """Put a record into ``outside`` and return what the annotation holds instead."""
+    """Put a record into ``outside`` and return the annotation's value."""
     if outside is None:
         text = (
             f"the record of the changes has {len(written.encode())} bytes, and an annotation may have {MAX_RECORD}: name a file "
@@ -246,7 +246,7 @@ def _entries(
     for edit, change in pairs:
         extent = [change.at + delta, len(change.text)]
         digests = [] if edit.path in parts else _value_digests(edit)
-        if edit.kind == "replace" and not change.old:  # made with another edit, which keeps the text of before
+        if edit.kind == "replace" and not change.old:  # made with another edit, which keeps the old text
             digests.append(inline(document, document.get(edit.path)))
         entries.append([_kind(edit, filled), _in_result(edit.path, lengths), *extent, change.old, digests])
         delta += len(change.text) - len(change.old)
@@ -263,7 +263,7 @@ def _in_result(path: Path, lengths: Mapping[Path, int]) -> list[str | int]:
 
 
 def _inverse(edit: Edit) -> list[Any]:
-    """How to restore a text that is YAML itself: its path, its digest, and the reverse of each change."""
+    """How to restore a string of YAML: its path, its digest, and the reverse of each change."""
     changes, delta = [], 0
     for change in edit.inner:
         changes.append([change.at + delta, len(change.text), change.old])
@@ -272,7 +272,7 @@ def _inverse(edit: Edit) -> list[Any]:
 
 
 def _kind(edit: Edit, filled: AbstractSet[Path]) -> str:
-    """The kind of an edit in the record: ``fill`` for a key that was null, because the null has to come back."""
+    """The kind of an edit in the record: ``fill`` for a null key, because the null has to be restored."""
     return "fill" if edit.kind == "add" and edit.path in filled else edit.kind
 
 
@@ -329,8 +329,8 @@ _MISSING = "is missing: it was removed since it was placed"
 class Unplaced:
     """The text of the file after one object was unplaced.
 
-    ``exact``: the object has its original bytes. ``left`` are the values that stay because they were changed since, each with
-    its path and the reason.
+    ``exact``: the object has its original bytes. ``left`` are the values that stay because they have changed, each with its
+    path and the reason.
     """
 
     text: str
@@ -341,7 +341,7 @@ class Unplaced:
 def unplaced(document: Document, at: Path = AT, outside: Outside | None = None) -> Unplaced:
     """Remove everything that was placed in one object.
 
-    Raises :class:`ManifestError` if its record is kept outside and ``outside`` has it not.
+    Raises :class:`ManifestError` if its record is kept outside and ``outside`` lacks it.
     """
     record = read_record(document, at, document.get(at), outside)
     node = document.node(at)
@@ -355,7 +355,7 @@ def unplaced(document: Document, at: Path = AT, outside: Outside | None = None) 
     def leave(path: Path, reason: str) -> None:
         left.append((path, f"{document.show(path)}: {reason}"))
 
-    entries = [entry for entry in record["edits"] if entry[5]]  # the others are undone as a whole, or part by part
+    entries = [entry for entry in record["edits"] if entry[5]]  # the others are undone whole, or part by part
     for kind, path, _, _, old, digests in entries:
         removal = _removal(document, kind, tuple(path), old, digests)
         if isinstance(removal, str):
@@ -404,7 +404,7 @@ def _is_emptied(value: Any, path: Path, removed: AbstractSet[Path]) -> bool:
 
 
 def _rebased(record: dict[str, Any], at: Path) -> dict[str, Any]:
-    """The record with paths that begin at the object, which a tool may have put into a list or moved out of one."""
+    """The record with paths from the object, which a tool may have moved into a list or out of one."""
     made = record["made"][1]
     if "metadata" not in made:
         return record
@@ -450,7 +450,7 @@ def _record_removals(document: Document, record: dict[str, Any], at: Path) -> tu
     if kind == "add":
         top = at[:-1]
         while len(top) > len(made) and len(document.get(top[:-1])) == 1:
-            top = top[:-1]  # the metadata around the annotations were added too, and have no other content
+            top = top[:-1]  # the metadata were added too and have no other content
         return [Removal(top, ())], set()
     return [Removal(made, (), replacement=None)], set()
 

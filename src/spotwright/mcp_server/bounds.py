@@ -1,7 +1,7 @@
 """The limits of the server: files of the project's folder only, and commands with limited seconds and bytes.
 
-Links are followed before it is decided whether a file is in the folder. A command is killed with all its processes when it
-takes too long or prints too much, and when the client goes away.
+Links are followed before the check whether a file is in the folder. A command is killed with all its processes if it takes too
+long or prints too much, or the client goes away.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Project(NamedTuple):
     writes: bool
 
     def file(self, name: str) -> Path:
-        """The file that a client names, with links followed. Raises :class:`InputError` for one outside, and for a folder."""
+        """The file that a client names, with links followed. Raises :class:`InputError` for a file outside, and for a folder."""
         try:
             path = (self.folder / name).resolve()
             is_file = path.is_file()
@@ -54,7 +54,7 @@ class Project(NamedTuple):
         return path
 
     def config(self, file: Path) -> list[str]:
-        """The options that name the configuration of a file. Raises :class:`InputError` where that would be one outside."""
+        """The options that name the configuration of a file. Raises :class:`InputError` if that is outside."""
         for folder in [each for each in file.parents if each.is_relative_to(self.folder)]:
             if os.path.lexists(folder / FILE_NAME):
                 path = self.file(str(folder / FILE_NAME))
@@ -69,7 +69,7 @@ class Project(NamedTuple):
         return []
 
     def _above(self) -> Sequence[Path]:
-        """The folders above that one's repository has, where a command would look for a configuration."""
+        """The parent folders in the repository, where commands look for a configuration."""
         folders = [self.folder, *self.folder.parents]
         root = next((number for number, each in enumerate(folders) if os.path.lexists(each / ".git")), 0)
         return folders[1 : root + 1]
@@ -84,7 +84,7 @@ class Printed(NamedTuple):
 
 
 async def run_command(words: Sequence[str], folder: Path, accepts: frozenset[int]) -> Printed:
-    """Run it in a folder. Raises :class:`InputError` with its message for an exit code that is not among ``accepts``."""
+    """Run a command in a folder. Raises :class:`InputError` with its message for an exit code that is not among ``accepts``."""
     command = [sys.executable, "-m", "spotwright", *words]
     process = await anyio.open_process(
         command,
@@ -115,7 +115,7 @@ async def run_command(words: Sequence[str], folder: Path, accepts: frozenset[int
 
 
 def _stream(pipe: ByteReceiveStream | None) -> ByteReceiveStream:
-    if pipe is None:  # it was asked for
+    if pipe is None:  # it was requested
         raise AssertionError("a child without a pipe")
     return pipe
 
@@ -141,7 +141,7 @@ async def _end(process: Process) -> None:
 
 
 def _kill(process: Process) -> None:
-    """End a process and those that it started, which are in its process group."""
+    """End a process and its children, which are in its process group."""
     with suppress(ProcessLookupError):
         if sys.platform == "win32":
             process.kill()

@@ -1,8 +1,8 @@
 """The server: the official SDK's, on standard input and output, with the tools of :mod:`spotwright.mcp_server.tools`.
 
-An answer is one JSON document of at most ``MOST_BYTES``, in which every text is shown as on the page: no control characters, no
-invisible ones. It begins with a sentence that says that its texts are data, because programs, logs and manifests hold what
-anybody has written, also what reads like an instruction.
+An answer is one JSON document of at most ``MOST_BYTES``, in which strings are shown as on the page, without control and
+invisible characters. It begins with a sentence that its strings are data, because programs, logs and manifests are untrusted
+and may contain text that reads like an instruction.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _allowed(tool: Tool | None, name: str, project: Project) -> Tool:
 
 
 def _checked(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments. Raises :class:`InputError` with the first thing that is wrong with them."""
+    """The valid arguments. Raises :class:`InputError` with the first fault."""
     error = best_match(Draft202012Validator(tool.schema()).iter_errors(arguments))
     if error is not None:
         raise InputError(f"{tool.name}{error.json_path.removeprefix('$')}: {error.message}")
@@ -113,7 +113,7 @@ def _result(text: str, *, is_error: bool = False) -> CallToolResult:
 
 
 def answer_text(document: Any) -> str:
-    """The answer as a client gets it. Raises :class:`InputError` for one that is too large."""
+    """The answer as sent to a client. Raises :class:`InputError` if it is too large."""
     text = json.dumps({"about": DATA, "answer": _shown(document)}, ensure_ascii=False, indent=1)
     size = len(text.encode("utf-8", "replace"))
     if size > MOST_BYTES:

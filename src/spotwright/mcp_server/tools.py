@@ -18,7 +18,7 @@ from spotwright.runs.bodies import is_alive
 __all__ = ["MOST_LINES", "TOOLS", "Tool"]
 
 MOST_LINES, _LINES = 500, 100
-"""Most lines of a log in one answer, and how many there are if none are asked for."""
+"""Most lines of a log in one answer, and the default."""
 
 _MOST_RUNS, _RUNS = 200, 20
 _MOST_FILES = 50
@@ -78,7 +78,7 @@ async def _run(project: Project, asked: Arguments) -> Any:
 
 
 def _is_called(task: Mapping[str, Any], name: str) -> bool:
-    """Whether a task has this path, or this name wherever it is."""
+    """Whether a task has this path, or this name at any depth."""
     return name in (task["path"], task["written"]) or task["path"].rpartition("/")[2] == name
 
 
@@ -98,7 +98,7 @@ async def _logs(project: Project, asked: Arguments) -> Any:
 
 
 def _log_page(project: Project, asked: Arguments) -> Any:
-    """The lines of a log as the page has them, without their styles."""
+    """The lines of a log as on the page, without styles."""
     folder = StateFolder.existing(project.state).find(asked["run"])
     most = asked.get("lines", _LINES)
     first = asked.get("from_line", -most)
@@ -129,7 +129,7 @@ async def _cancel(project: Project, asked: Arguments) -> Any:
 
 
 def _files(project: Project, asked: Arguments, *, runs_python: bool) -> list[str]:
-    """The options and names with which a command reads the files. Raises :class:`InputError` for one that it may not read."""
+    """The options and names with which a command reads the files. Raises :class:`InputError` for a forbidden one."""
     paths = [project.file(name) for name in asked["files"]]
     python = next((path for path in paths if path.suffix == ".py"), None)
     if runs_python and python is not None and not project.writes:

@@ -1,7 +1,7 @@
-"""Attempts: the causes of an ending, and the signals that were observed of it.
+"""Attempts: the causes of an ending, and its observed signals.
 
-The set of causes is closed. :class:`Signals` holds what a body (this machine, a simulation, a cluster) can observe of an ended
-attempt; :mod:`spotwright.scheduling.cause` turns it into exactly one :class:`Cause`.
+The set of causes is closed. :class:`Signals` has all that a backend (this machine, a simulation, a cluster) can observe of an
+ended attempt; :mod:`spotwright.scheduling.cause` decides exactly one :class:`Cause` from it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Cause(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # the user's code
     INTERRUPTED = "interrupted"  # the provider reclaimed the node
-    LOST = "lost"  # silent: its node or the engine went
-    DISRUPTED = "disrupted"  # Kubernetes or we moved it
+    LOST = "lost"  # silent: its node or the engine is gone
+    DISRUPTED = "disrupted"  # Kubernetes or Spotwright moved it
     OUT_OF_MEMORY = "out of memory"
     TIMED_OUT = "timed out"
     START_UP = "start-up"  # it never ran: image, environment, volume
@@ -40,7 +40,7 @@ class Cause(StrEnum):
 
     @property
     def row(self) -> int | None:
-        """The row of the table in ``docs/explanation/decisions.md`` that says what follows; ``None``: no node was found."""
+        """The row for what follows in the table of ``docs/explanation/decisions.md``; ``None``: no node was found."""
         if self.is_interruption or self.is_error:
             return 3 if self.is_interruption else 5
         return {Cause.CANCELLED: 1, Cause.SUCCEEDED: 2, Cause.DISRUPTED: 4}.get(self)
@@ -56,7 +56,7 @@ class StatusCondition(NamedTuple):
 
 
 class ContainerEnd(NamedTuple):
-    """How one container ended. ``waiting`` is the reason for which a container never started."""
+    """The end of one container. ``waiting`` is the reason why a container never started."""
 
     name: str = "main"
     exit_code: int | None = None
@@ -69,9 +69,9 @@ class ContainerEnd(NamedTuple):
     def is_untold(self) -> bool:
         """Whether its end was not reported, so that its exit code is made up.
 
-        The kubelet writes 137 with the reason ``ContainerStatusUnknown`` for a container that its runtime does not know any more.
-        containerd writes 255 with the reason ``Unknown`` for one that ran when containerd itself ended, and whose process is gone
-        when it starts again: after a loss of power, mostly (containerd, ``restart.go`` of its CRI plugin). A program that exits
+        The kubelet writes 137 with the reason ``ContainerStatusUnknown`` for a container that its runtime has forgotten.
+        containerd writes 255 with the reason ``Unknown`` for one that ran when containerd itself ended, and whose process is
+        gone at its restart, mostly after a loss of power (containerd, ``restart.go`` of its CRI plugin). A program that exits
         with 255 has the reason ``Error``.
         """
         return self.reason == "ContainerStatusUnknown" or (self.reason == "Unknown" and self.exit_code == 255)
@@ -88,14 +88,14 @@ class Signals(NamedTuple):
     outputs_complete: bool | None = None  # True: every declared output exists; None: not checked
     missing_outputs: tuple[str, ...] = ()
     progress: float | None = None  # the share of its work (0 to 1) that its code last reported; filled in from the end
-    accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which the KFP backend takes for a success
+    accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which the KFP backend counts as a success
     noticed: bool = False  # a notice for its node came before it ended
     node_gone: bool = False  # its node was reclaimed or cannot be found
     heard: bool = True  # False: neither an exit record nor a status
     timed_out: bool = False  # its own time limit has passed
-    oom_kills: int = 0  # out-of-memory kills in its cgroup, or on the machine where only that can be read
+    oom_kills: int = 0  # out-of-memory kills in its cgroup, or on the machine if only that is readable
     cancelled: bool = False  # the user cancelled the run or the task
-    moved: str = ""  # we or Kubernetes moved it: "drained", "consolidated", ...
+    moved: str = ""  # Spotwright or Kubernetes moved it: "drained", "consolidated", ...
     start_error: str = ""  # why it could not be started: the environment, the image
 
     phase: str = ""  # the pod's: Succeeded | Failed | Unknown
@@ -108,11 +108,11 @@ class Signals(NamedTuple):
     node_events: tuple[StatusCondition, ...] = ()  # events about the node: PreemptScheduled, DeletingNode, ...
     accepted_by_controller: bool = False  # it exited with 0 when it was asked to stop, which a Job counts as a success
     pod_deleted: bool = False  # the pod object was deleted while it ran
-    node_restarted: str = ""  # what shows that its node restarted while it ran: "the boot ID of its node changed"
+    node_restarted: str = ""  # evidence that its node restarted while it ran: "the boot ID of its node changed"
     spot: bool | None = None  # True: the node belongs to a spot pool; None: unknown
 
 
-_ALL_DONE = 1.0 - 1e-9  # a sum of shares, such as ten times 0.1, may miss 1 by a few units of the last place
+_ALL_DONE = 1.0 - 1e-9  # a sum of shares, such as ten times 0.1, may miss 1 by rounding
 
 
 def has_work_left(progress: float | None) -> bool:

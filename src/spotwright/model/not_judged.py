@@ -1,4 +1,4 @@
-"""What a command could not judge: an object, a pool, a resource. It counts neither as fine nor as wrong.
+"""Things that a command could not judge: an object, a pool, a resource. They count neither as fine nor as wrong.
 
 Every command collects such values and shows them in one form: names behind its counts, ``not_judged`` in JSON, and with
 ``--strict`` exit code 1. Each says what would let Spotwright judge it.
@@ -14,18 +14,18 @@ __all__ = ["NotJudged", "Subject", "counted", "not_judged_json", "not_judged_lin
 
 
 class Subject(StrEnum):
-    """What was not judged."""
+    """The sort of the unjudged thing."""
 
-    OBJECT = "object"  # an object or a document, with all that is in it
-    FIELD = "field"  # a part of an object that is judged otherwise
-    POOL = "pool"  # whether the nodes of a pool are large enough, or have what the work asks for
-    RESOURCE = "resource"  # a device that the work asks for in a way that no pool states
+    OBJECT = "object"  # a whole object or document
+    FIELD = "field"  # a part of an object whose rest is judged
+    POOL = "pool"  # whether a pool's nodes have the size or the devices that the work asks for
+    RESOURCE = "resource"  # a requested device that pools do not state
 
 
 class NotJudged(NamedTuple):
-    """One thing that was not judged: its name for people, why not, and what would let Spotwright judge it.
+    """One thing that was not judged: its name for people, the reason, and the remedy.
 
-    ``file`` and ``line`` say where it stands; empty and 0 for a pool.
+    ``file`` and ``line`` are its place; empty and 0 for a pool.
     """
 
     subject: Subject
@@ -40,7 +40,7 @@ _SHOWN = 3  # names of one sort in a line of counts
 
 
 def counted(found: Iterable[NotJudged]) -> str:
-    """How many there are, with the first names: ``not judged: 1 object (Runner arc), 2 pools (base, arm)``; empty for none."""
+    """The counts with the first names: ``not judged: 1 object (Runner arc), 2 pools (base, arm)``; empty for none."""
     names: dict[Subject, list[str]] = {}
     for one in found:
         of_subject = names.setdefault(one.subject, [])
@@ -55,7 +55,7 @@ def counted(found: Iterable[NotJudged]) -> str:
 
 
 def not_judged_lines(found: Sequence[NotJudged]) -> list[str]:
-    """A line for each reason, with the names of all that it holds for and the remedy."""
+    """A line for each reason, with all its names and the remedy."""
     reasons: dict[tuple[Subject, str, str], list[str]] = {}
     for one in found:
         names = reasons.setdefault((one.subject, one.why, one.remedy), [])
@@ -70,7 +70,7 @@ def not_judged_lines(found: Sequence[NotJudged]) -> list[str]:
 def not_judged_json(found: Iterable[NotJudged]) -> list[dict[str, str | int | None]]:
     """Each with ``subject`` (``object``, ``field``, ``pool`` or ``resource``), ``name``, ``why``, ``remedy``, ``file``, ``line``.
 
-    ``file`` and ``line`` are null where it has no place in a file.
+    ``file`` and ``line`` are null without a place in a file.
     """
     return [
         {**one._asdict(), "subject": one.subject.value, "file": one.file or None, "line": one.line or None}

@@ -64,11 +64,11 @@ class Backoff(NamedTuple):
 
 
 class Deadline(NamedTuple):
-    """Time by which the work must be done: either ``after``, in seconds from the run's start, or ``at``, in Unix time, is set."""
+    """The time by which the work must be done: either ``after`` (seconds from the run's start) or ``at`` (Unix time) is set."""
 
     after: float | None = None
     at: float | None = None
-    best_effort: bool = False  # it may be missed, and so is allowed with ``spot: require``
+    best_effort: bool = False  # it may be missed, so ``spot: require`` allows it
 
     def moment(self, run_started: float) -> float:
         """The deadline as Unix time."""
@@ -86,8 +86,8 @@ class Layer(NamedTuple):
 class Policy:
     """The resolved policy of one task. Durations are in seconds; ``sources`` gives the source of each field's value.
 
-    ``spot`` is ``None`` if no source sets it. Spotwright then leaves the task's placement alone, as its own tolerations,
-    selectors and affinity decide.
+    ``spot`` is ``None`` if no source sets it. The task's own tolerations, selectors and affinity then decide its placement
+    alone.
     """
 
     spot: Spot | None = None
@@ -130,10 +130,10 @@ FIELDS: Mapping[str, str] = {
     "checkpoint": "a folder, a URL or pvc://NAME, without placeholders: each task of each run has its own folder there",
     "image_pull_secrets": "a list of secret names",
 }
-"""Every policy field with the form of its value. The reference page and the error messages are made from this table."""
+"""Every policy field with the form of its value. The source of the reference page and the error messages."""
 
 EXIT_HANDLER = Layer("it is an exit handler, which must run however the pipeline ends", {"spot": Spot.NEVER})
-"""Keeps exit handlers on on-demand where the default policy would let them onto spot; its source says why."""
+"""Keeps exit handlers on on-demand although the default policy allows spot; its source says why."""
 
 RENAMED: Mapping[str, str] = {
     "ceiling": "max_backoff",
@@ -141,7 +141,7 @@ RENAMED: Mapping[str, str] = {
     "taken_every": "interrupt_every",
     "work": "expected_duration",
 }
-"""Earlier names of keys of ``spotwright.yaml``. A file with one is refused with the new name; a stored run may have them."""
+"""Earlier names of keys of ``spotwright.yaml``. Files with one are refused with the new name; stored runs may have them."""
 
 BUILT_IN = Layer(
     "built in",
@@ -166,7 +166,7 @@ _RETRY_TO_INTERRUPTIONS = {
 
 
 def inherit_retry(own: Layer | None, above: Layer | None) -> Layer | None:
-    """The retry layer of a task inside a DAG: its own, else that of the task that is the DAG.
+    """The retry layer of a task inside a DAG: its own, else the DAG task's.
 
     ``above`` is the nearest such layer. Source: ``backend/src/v2/compiler/visitor.go`` of kubeflow/pipelines.
     """
@@ -178,13 +178,13 @@ def inherit_retry(own: Layer | None, above: Layer | None) -> Layer | None:
 def resolve(layers: Iterable[Layer], kfp: Layer | None = None, own: Layer | None = None) -> Policy:
     """Resolve layers, weakest first, over the built-in values.
 
-    ``kfp`` is the layer of KFP's own settings (``set_retry``, ``set_timeout``) and must also be in ``layers``, in its order. Its
-    retries raise ``interruptions.max`` to at least their number, and its backoff holds for interruptions in each field that no
+    ``kfp`` is the layer of KFP's own settings (``set_retry``, ``set_timeout``) and must also be in ``layers``, in its order.
+    Its retries raise ``interruptions.max`` to at least their number, and its backoff applies to interruptions in fields that no
     layer sets. ``fall_back_after`` defaults to ``interruptions.max``.
 
-    ``own`` is the layer of the retries that the work's own controller has (a Job's ``backoffLimit``), likewise in ``layers``. It
-    counts interruptions among them, so they raise ``interruptions.max`` too, unless a stronger layer sets that; what
-    ``fall_back_after`` defaults to stays as it was.
+    ``own`` is the layer of the workload controller's retries (a Job's ``backoffLimit``), likewise in ``layers``. These count
+    interruptions too, so they raise ``interruptions.max``, unless a stronger layer sets it; the default of ``fall_back_after``
+    does not change.
     """
     layers = tuple(layers)
     values: dict[str, Any] = dict(BUILT_IN.values)
@@ -241,7 +241,7 @@ def _apply_set_retry(kfp: Layer, values: dict[str, Any], sources: dict[str, str]
 
 
 def _allow_as_many_interruptions(own: Layer, values: dict[str, Any], sources: dict[str, str]) -> None:
-    """Allow at least as many interruptions as the work's own controller retries: it counts them with the errors."""
+    """Allow at least as many interruptions as the workload's controller retries, because it counts them with the errors."""
     retries, before = own.values["errors.retries"], values["interruptions.max"]
     if before < retries:
         if "fall_back_after" not in values:
@@ -374,7 +374,7 @@ def _checkpoint(value: Any) -> str:
 
 
 def _deadline(value: Any) -> Deadline:
-    """Read a deadline. A YAML reader may have made a ``datetime`` of an ISO time; every other source gives text."""
+    """Read a deadline. A YAML reader may have converted an ISO time to ``datetime``; other sources give strings."""
     if isinstance(value, datetime):
         return Deadline(at=_moment(value))
     if not isinstance(value, str):
@@ -416,10 +416,10 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def without_deadlines(layers: Sequence[Layer]) -> list[Layer]:
-    """The layers as they count on a cluster, where deadlines have no effect: without any deadline.
+    """The layers without deadlines, which have no effect on a cluster.
 
-    Placement, the webhook, the journal and the descheduler all read a policy through this, so that a deadline has no half effect:
-    it implies no ``spot: prefer`` either.
+    Placement, the webhook, the journal and the descheduler all read a policy through this, so that a deadline does not take
+    effect in part: nor does it imply ``spot: prefer``.
     """
     return [
         Layer(layer.source, {key: value for key, value in layer.values.items() if key != "deadline"})
@@ -452,7 +452,7 @@ def resolve_layers(
 
 
 def check(policy: Policy, layers: Sequence[Layer] = ()) -> list[str]:
-    """Find contradictions in a merged policy: one sentence each, with the sources of the values, or empty.
+    """Find contradictions in a merged policy: one sentence each, with the sources of the values; empty without any.
 
     ``layers`` are the layers that the policy was resolved from, weakest first. A value of a weaker layer that a stronger layer
     makes pointless (``fall_back_after`` for every task, ``spot: never`` for one) is not a contradiction. Without ``layers`` only

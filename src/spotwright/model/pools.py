@@ -1,6 +1,6 @@
-"""Pools: nodes of one kind, with their capacity type, price, notice and lifetime, and with settings for simulated worlds.
+"""Pools: nodes of one kind, with their capacity type, price, notice and lifetime, and settings for simulations.
 
-A price keeps its origin: a figure made of a price is only as good as the price is new. A recorded trace is the number of
+A price keeps its origin, because figures are only as good as their prices are new. A recorded trace is the number of
 available nodes over time; :mod:`spotwright.config` reads both from files.
 """
 
@@ -36,9 +36,9 @@ _DAY = 86400
 class Quote(NamedTuple):
     """The price of a node hour in a price sheet, and where it was found.
 
-    ``sheet`` is the file. ``region`` and ``zone`` belong to the offer; an empty zone means that the price holds in the whole
-    region. ``since`` is the moment from which the price holds as the sheet says, ``dated`` the last change of the file. Both are
-    Unix seconds; ``since`` is ``None`` where the sheet does not say it. ``remark`` says which of several prices was used.
+    ``sheet`` is the file. ``region`` and ``zone`` belong to the offer; an empty zone means the whole region. ``since`` is the
+    sheet's start of the price's validity, ``dated`` the last change of the file. Both are Unix seconds; ``since`` is ``None``
+    if the sheet lacks it. ``remark`` says which of several prices was used.
     """
 
     price: Fraction
@@ -80,24 +80,24 @@ on a node of 4 CPUs.
 """
 
 EXPECTED_BOOT = 180.0
-"""Seconds from the request for a cloud's virtual machine until its node is ready: assumed for pools that do not state it."""
+"""Assumed seconds from the request for a cloud's virtual machine until its node is ready, for pools that do not state it."""
 
 
 class Capacity(StrEnum):
-    """Capacity type of a pool: how the provider sells its nodes."""
+    """The capacity type of a pool's nodes."""
 
     SPOT = "spot"  # cheaper, can be reclaimed
     ON_DEMAND = "on-demand"
 
 
 GENERIC = "generic"
-"""The provider of nodes about which only the configuration is known. :mod:`spotwright.clouds` knows the others."""
+"""The provider of nodes known only by the configuration. :mod:`spotwright.clouds` has the others."""
 
 
 class PriceSource(StrEnum):
     """Source of the price of a pool's nodes, so that no computed figure looks like a bill."""
 
-    CONFIGURED = "configured"  # real nodes, at the price that the configuration names
+    CONFIGURED = "configured"  # real nodes, at the configuration's price
     EXAMPLE = "example"  # the nodes are simulated, and the price is a round number of the built-in pools, not an offer
     SIMULATED = "simulated"  # the nodes are simulated, and not billed
 
@@ -110,7 +110,7 @@ class Drain(StrEnum):
 
 
 class Simulate(NamedTuple):
-    """Settings of the pool in the local and simulated worlds; a cluster ignores them. Durations are seconds of that world.
+    """Settings of the pool in local runs and simulations; a cluster ignores them. Durations are simulated seconds.
 
     ``interrupt_every`` is the mean time between interruptions of a node, without a trace. With neither, nodes are never
     reclaimed. ``expected_duration`` is the assumed duration of a whole attempt that reports its progress: it turns
@@ -121,7 +121,7 @@ class Simulate(NamedTuple):
     interrupt_every: float | None = None
     expected_duration: float | None = None
     trace: str | None = None  # path of a recorded trace
-    start: float = 0.0  # where in the trace the run begins
+    start: float = 0.0  # the run's begin in the trace
     drain: Drain = Drain.BEFORE_END
 
 
@@ -129,19 +129,18 @@ class Simulate(NamedTuple):
 class Pool:
     """Nodes of one kind. ``price`` and ``max_price`` are per node hour; durations are seconds.
 
-    ``is_spot``: the provider may take the nodes away.
+    ``is_spot``: the provider may reclaim the nodes.
 
-    ``automatic``: the provider makes the node pools itself and names them, so that no label identifies the nodes of this pool by
-    a name.
+    ``automatic``: the provider makes and names the node pools itself, so that no label has this pool's name.
 
-    ``region`` is the provider's (``eastus``, ``us-east-1``), ``os`` is ``linux`` or ``windows``: a price sheet has a price for
-    each. ``quote`` is the origin of a price that was read from a sheet, ``None`` for one that the configuration gives.
+    ``region`` is the provider's (``eastus``, ``us-east-1``), ``os`` is ``linux`` or ``windows``: price sheets have a price for
+    each. ``quote`` is the origin of a price from a sheet, ``None`` for a configured one.
 
-    ``node`` holds the resources of one node. It is ``None`` where neither the configuration of this pool nor that of another pool
-    with the same machine type gives them: such a node runs one attempt at a time, whatever the attempt requests.
-    ``labels`` and ``taints`` come from the configuration; :mod:`spotwright.clouds` adds those that the provider sets.
-    ``boot`` is the expected time until a new node is ready. Deadlines leave room for it until the run has seen a node of the pool
-    boot. ``create_flags`` are more settings of the command that makes the pool, by the provider's names for them.
+    ``node`` holds the resources of one node. It is ``None`` if the configuration has them neither for this pool nor for another
+    with its machine type: such a node runs one attempt at a time, whatever that requests. ``labels`` and ``taints`` come from
+    the configuration; :mod:`spotwright.clouds` adds the provider's. ``boot`` is the expected time until a new node is ready.
+    Deadlines leave room for it until a node of the pool has booted in the run. ``create_flags`` are further settings of the
+    command that creates the pool, by the provider's names.
     """
 
     name: str
@@ -169,16 +168,16 @@ class Pool:
     is_spot: bool = field(init=False, repr=False)
 
     def __hash__(self) -> int:
-        """The hash of the name: what follows from a pool alone can be kept by pool."""
+        """The hash of the name, for caches by pool."""
         return hash(self.name)
 
     def __post_init__(self) -> None:
-        """Note the capacity in the form in which every placement asks for it, many times."""
+        """Cache whether it is spot, which every placement asks many times."""
         object.__setattr__(self, "is_spot", self.capacity is Capacity.SPOT)
 
     @property
     def simulated(self) -> Pool:
-        """The pool in a simulation, where a boot takes as long as ``simulate`` says and nodes cost nothing."""
+        """The pool in a simulation, with the boot time of ``simulate`` and unbilled nodes."""
         is_example = self.price_source is PriceSource.EXAMPLE
         source = PriceSource.EXAMPLE if is_example else PriceSource.SIMULATED
         return replace(self, boot=self.simulate.boot, price_source=source)

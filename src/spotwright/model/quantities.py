@@ -1,8 +1,8 @@
-"""Reads and writes exact quantities: CPU, memory, durations and money.
+"""Read and write exact quantities: CPU, memory, durations and money.
 
 Numbers are parsed without binary floating point, so that ``0.1`` means one tenth. CPU becomes whole millicores, memory whole
 bytes (fractions are rounded up, as the Kubernetes API does), money and prices become :class:`fractions.Fraction`. Durations
-become seconds as ``float``, like the clocks that they are compared with.
+become seconds as ``float``, like clocks.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def format_bytes(amount: int) -> str:
 def format_money(amount: Fraction, currency: str = "", *, beside: Fraction = Fraction(0)) -> str:
     """Write money with at least two decimals and at least two significant digits, so that a small amount is not 0.00.
 
-    ``beside`` is the total that the reader sees with the amount. An amount below its third digit, and below a cent, is written
-    as a limit: ``<0.01`` beside 5.20, ``<0.0001`` beside 0.052. No amount has more than 8 decimals.
+    ``beside`` is the total shown with the amount. An amount below its third digit, and below a cent, is written as a limit:
+    ``<0.01`` beside 5.20, ``<0.0001`` beside 0.052. Amounts have at most 8 decimals.
     """
     value = float(amount)
     finest = _decimals(float(beside), 3) if beside else _MOST_DECIMALS
@@ -190,7 +190,7 @@ def format_money(amount: Fraction, currency: str = "", *, beside: Fraction = Fra
 
 
 def _decimals(value: float, digits: int) -> int:
-    """The decimals that show so many significant digits: 2 at least, 8 at most."""
+    """The decimals for this many significant digits: 2 at least, 8 at most."""
     if not value:
         return 2
     return min(_MOST_DECIMALS, max(2, digits - 1 - math.floor(math.log10(abs(value)))))

@@ -1,9 +1,8 @@
 """Taints, tolerations, node selectors and node affinity, and the rules by which the Kubernetes scheduler matches them.
 
-They are pure values, so that the local world, the simulation and the patches of manifests decide with the same code whether a
-node admits a piece of work. A condition that cannot be decided before the work runs counts as met: one on the name of a node, one
-with a placeholder, and one on a label whose value is not known. Source: the Kubernetes documentation, "Taints and Tolerations"
-and "Assigning Pods to Nodes".
+They are pure values, so that local runs, simulations and placement decide with the same code whether a node admits work. A
+condition that cannot be decided before the work runs counts as met: one on a node's name, with a placeholder, or on a label
+with an unknown value. Source: the Kubernetes documentation, "Taints and Tolerations" and "Assigning Pods to Nodes".
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ __all__ = [
 ]
 
 HOSTNAME = "kubernetes.io/hostname"
-"""The label with the name of one node, which no pool determines."""
+"""The label with a node's name, which pools do not determine."""
 
-_SIGN = re.compile(r"[$<@{%\[_]")  # every placeholder has one, and few other values do
+_SIGN = re.compile(r"[$<@{%\[_]")  # every placeholder has one, few other values do
 _PLACEHOLDER = re.compile(r"[$<@]|\{\{|\{%|%\{|%[A-Za-z_]\w*%|\[\[|\A__\w*__\Z")
 
 
 def is_placeholder(value: object) -> bool:
-    """Whether a value is a text that something fills in before the work runs: Argo, Katib, Helm, Kustomize, envsubst, a script.
+    """Whether a value is a placeholder that Argo, Katib, Helm, Kustomize, envsubst or a script fills in before the work runs.
 
-    Their marks (``{{``, ``$``, ``<``, ``@``, ``%NAME%``, ``__NAME__``) are in no label and no quantity.
+    Their marks (``{{``, ``$``, ``<``, ``@``, ``%NAME%``, ``__NAME__``) do not occur in labels and quantities.
     """
     return isinstance(value, str) and _SIGN.search(value) is not None and _PLACEHOLDER.search(value) is not None
 
@@ -52,7 +51,7 @@ class Taint(NamedTuple):
 
     @property
     def with_equals(self) -> str:
-        """The taint as tools write it that ask for the equals sign, also where the value is empty."""
+        """The taint for tools that require the equals sign, even with an empty value."""
         return f"{self.key}={self.value}:{self.effect}"
 
     @property
@@ -62,7 +61,7 @@ class Taint(NamedTuple):
 
     @property
     def toleration_fields(self) -> dict[str, str]:
-        """The toleration of this taint and no other, in the fields of Kubernetes."""
+        """The toleration of exactly this taint, in the fields of Kubernetes."""
         how = {"operator": "Equal", "value": self.value} if self.value else {"operator": "Exists"}
         return {"key": self.key, **how, "effect": self.effect}
 
@@ -169,7 +168,7 @@ class Term(NamedTuple):
     """Conditions that must all hold. As in Kubernetes, a term without conditions matches no node."""
 
     expressions: tuple[Expression, ...] = ()
-    fields: tuple[Expression, ...] = ()  # matchFields: the name of the node, which no pool determines
+    fields: tuple[Expression, ...] = ()  # matchFields: the node's name, which pools do not determine
 
     def matches(self, labels: Mapping[str, str], unknown: Container[str] = ()) -> bool:
         """True if a node with these labels satisfies every condition, or may do so by labels that are ``unknown``."""
@@ -200,7 +199,7 @@ class Constraints:
     pairs: tuple[Expression, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Note the pairs, which are compared with every pool."""
+        """Cache the pairs, which are compared with every pool."""
         pairs = tuple(Expression(key, "In", (value,)) for key, value in self.selector.items())
         object.__setattr__(self, "pairs", pairs)
 
@@ -210,7 +209,7 @@ class Constraints:
 
     @property
     def undecided(self) -> Iterator[Expression]:
-        """Its requirements on nodes that only its run decides: conditions with placeholders, and on the name of a node."""
+        """Its requirements that only the run decides: conditions with placeholders, and on a node's name."""
         for one in (*self.pairs, *(one for term in self.required for one in (*term.expressions, *term.fields))):
             if one.is_undecided or one.key == "metadata.name":
                 yield one

@@ -1,7 +1,7 @@
-"""The names by which people mean tasks, read the same in ``policy.tasks``, ``--task``, ``logs``, ``show`` and files of durations.
+"""Names of tasks, read alike in ``policy.tasks``, ``--task``, ``logs``, ``show`` and files of durations.
 
 A name is a task's path or the end of it: ``train`` means ``exit-handler-1/for-loop-2/train`` too. It may be a pattern: ``*``
-stands for characters within one name, ``**`` for any. A task in a loop is also meant by its path without numbers of iterations.
+stands for characters within one name, ``**`` for any. A task in a loop also matches by its path without numbers of iterations.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["NUMBER", "matches", "may_mean", "nearest_path", "no_such_task", "ref
 NUMBER = re.compile(r"-([0-9]{1,9})(?=/|$)")
 """The number of an iteration in the path of a task."""
 
-_PARTS = re.compile(r"(?:(?<=/)|^)\*{2,}/|\*{2,}|\*|[^*]+")  # more than two stars mean two
+_PARTS = re.compile(r"(?:(?<=/)|^)\*{2,}/|\*{2,}|\*|[^*]+")  # more than two stars count as two
 _MOST_NAMED = 10  # tasks in a message
 
 
 def matches(name: str, *paths: str) -> bool:
-    """Whether a name or pattern means a task that has these paths: it matches one as a whole, or from a slash to the end."""
+    """Whether a name or pattern means a task with these paths: it matches one whole, or from a slash to the end."""
     return any(_matches(name, path) for path in paths)
 
 
@@ -28,7 +28,7 @@ def _matches(name: str, path: str) -> bool:
     if "*" not in name:
         return path == name or path.endswith(f"/{name}")
     reached = {0, *(index + 1 for index, letter in enumerate(path) if letter == "/")}
-    for part in _parts(name):  # ``reached``: the positions in the path that the parts so far may end at
+    for part in _parts(name):  # ``reached``: the possible ends of the parts so far in the path
         reached = set(_ends(part, path, reached))
         if not reached:
             return False
@@ -36,7 +36,7 @@ def _matches(name: str, path: str) -> bool:
 
 
 def may_mean(name: str, path: str) -> bool:
-    """Whether a name means a task, or an iteration of it, of which it is not known whether it is in a loop."""
+    """Whether a name means a task that may be in a loop, or an iteration of it."""
     around, slash, last = name.rpartition("/")
     return (
         matches(name, path)
@@ -46,7 +46,7 @@ def may_mean(name: str, path: str) -> bool:
 
 
 def no_such_task(name: str, paths: Iterable[str]) -> str:
-    """The end of a sentence about a name that means no task: the nearest path, where one is near, and the tasks that exist."""
+    """The end of a sentence about an unknown name: the nearest path, if any, and the existing tasks."""
     every = list(paths)
     near = nearest_path(name, every)
     shown = ", ".join(every[:_MOST_NAMED]) + (", ..." if len(every) > _MOST_NAMED else "")
@@ -56,8 +56,7 @@ def no_such_task(name: str, paths: Iterable[str]) -> str:
 def nearest_path(name: str, paths: Iterable[str]) -> str:
     """The path most similar to a name that matches none; empty if none is similar.
 
-    First one that contains the name's text without its stars, then one that is spelt similarly, as a whole or by its last
-    name.
+    First one that contains the name without its stars, then one of similar spelling, whole or by its last name.
     """
     import difflib  # only a message needs it
 

@@ -1,8 +1,8 @@
 """Notices: one interface to every source that announces the end of this node, from a file to the clouds' metadata servers.
 
-Each provider has its own format, and answers may come late or twice, be withdrawn, or not come at all. Training code and the node
-agent both read notices through this package. So it needs the standard library only, costs little to import, and never takes a
-malformed answer for a notice.
+Each provider has its own format, and answers may be late, repeated, withdrawn or missing. Training code and the node agent both
+read notices through this package. So it needs only the standard library, is cheap to import, and never mistakes a malformed
+answer for a notice.
 
 ::
 

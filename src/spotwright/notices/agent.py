@@ -1,8 +1,8 @@
-"""The node agent: it reads the notices of its node, and serves them to the node's pods until SIGTERM.
+"""The node agent, which reads the notices of its node and serves them to the node's pods until SIGTERM.
 
-One thread reads the provider's source, another serves the notice of this node, and no other information about the machine. For
-the watcher, each notice becomes one Event on the Node, and one more if it is withdrawn. The agent approves an early reclaim by
-Azure only when all work that it knows of has left the node.
+One thread reads the provider's source, another serves only the notice of this node. For the watcher, each notice becomes one
+Event on the Node, and one more if it is withdrawn. The agent approves an early reclaim by Azure only once all known work has
+left the node.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 class NoticeBoard:
     """The published state of one node.
 
-    ``problem`` returns why its source of notices cannot be reached, or an empty text. ``on_change`` is called after each change.
+    ``problem`` returns why its source of notices is unreachable, or an empty string. ``on_change`` is called after each change.
     """
 
     def __init__(self, problem: Callable[[], str], on_change: Callable[[], None] = lambda: None) -> None:
@@ -101,7 +101,7 @@ class NoticeBoard:
 
     @property
     def state(self) -> str:
-        """Name of the published state; another one after each change."""
+        """The name of the published state, which differs after each change."""
         return f"{self._agent}{self._changes}"
 
     def _on_close(self) -> None:
@@ -144,7 +144,7 @@ def _seconds(text: str) -> float:
 
 
 IDLE_PERIOD = 6.0
-"""Seconds without an open request after which the node counts as idle: a client whose request failed asks again within 5."""
+"""Seconds without an open request after which the node counts as idle: clients retry failed requests within 5."""
 
 _RETRY = 2.0  # seconds between two tries
 
@@ -175,7 +175,7 @@ class Approval:
         return 0.5
 
     def _ask_provider(self) -> None:
-        """Send the approval; runs in a thread, because the provider may take its time."""
+        """Send the approval; runs in a thread, because the provider may be slow."""
         try:
             approved = self._approve()
         except SourceError as error:
@@ -187,7 +187,7 @@ class Approval:
 
 
 def nothing_runs(board: NoticeBoard, leases: Path | None) -> bool:
-    """True if all work that the agent knows of has left the node."""
+    """True if all work known to the agent has left the node."""
     idle = board.idle_seconds()
     if idle is None and leases is None:
         return False
@@ -198,7 +198,7 @@ def nothing_runs(board: NoticeBoard, leases: Path | None) -> bool:
     try:
         return next(leases.iterdir(), None) is None
     except OSError:
-        return False  # the leases cannot be read, so work may run
+        return False  # unreadable leases: work may run
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,11 +263,11 @@ PROVIDERS: Mapping[str, Callable[[SourceOptions], Source]] = {
         if one.metadata_service and one.is_one_cloud
     },
 }
-"""The maker of each provider's source. All nodes of AKS, GKE and EKS are machines of one cloud."""
+"""The factory of each provider's source. All nodes of AKS, GKE and EKS are machines of one cloud."""
 
 
 def make_source(options: SourceOptions) -> Source:
-    """Return the source for these options. Raises :class:`InputError` or :class:`SourceError` where they do not fit together."""
+    """Return the source for these options. Raises :class:`InputError` or :class:`SourceError` for a wrong combination."""
     make = PROVIDERS[options.provider]
     if options.provider_id and make is not _azure:
         raise InputError("--provider-id is only for azure, whose events name several machines")
@@ -292,8 +292,8 @@ _MakeEvent = Callable[[Notice, str, str, float], dict[str, Any]]
 class NodeEvents:
     """Posts the notices of ``node``. ``log`` gets lines for people.
 
-    ``account`` is the folder of a service account; the default is ``SPOTWRIGHT_SERVICE_ACCOUNT``, else where a kubelet mounts it.
-    Raises :class:`InputError` where the process is not in a pod with a service account.
+    ``account`` is the folder of a service account; the default is ``SPOTWRIGHT_SERVICE_ACCOUNT``, else the kubelet's mount.
+    Raises :class:`InputError` outside a pod with a service account.
     """
 
     def __init__(
@@ -338,7 +338,7 @@ class NodeEvents:
             except (OSError, HTTPException) as error:
                 problem = f"the API server does not answer ({type(error).__name__})"
             else:
-                if status in (201, 409):  # 409: an agent before this one has posted it
+                if status in (201, 409):  # 409: an earlier agent has posted it
                     self._posted.add(name)
                     self._log(f"posted as Event {NAMESPACE}/{name}")
                     return
@@ -349,7 +349,7 @@ class NodeEvents:
             time.sleep(_RETRY)
 
     def _send(self, event: Mapping[str, object]) -> int:
-        """Post an Event, and return the status of the answer. The token is read anew, because the kubelet replaces it."""
+        """Post an Event, and return the status of the answer. The token is reread, because the kubelet replaces it."""
         import ssl
         from http.client import HTTPSConnection
 
@@ -367,7 +367,7 @@ class NodeEvents:
 class NoticeRelay:
     """Watches ``source`` and publishes its notices on :attr:`board`, which ``server`` serves; ``log`` gets lines for people.
 
-    ``tell`` is called with each change as well, after it was published.
+    ``tell`` is also called with each change, once it is published.
     """
 
     def __init__(
@@ -389,7 +389,7 @@ class NoticeRelay:
         self._watch.stop()
 
     def log_problem(self) -> None:
-        """Log that the source has begun to fail, or answers again, once for each change."""
+        """Log each begin and end of the source's failures once."""
         problem = self._watch.problem
         if problem != self._logged_problem:
             self._log(problem or f"{self._name}: it answers")
@@ -471,8 +471,8 @@ def serve(
 ) -> None:
     """Run an agent until SIGTERM or SIGINT.
 
-    ``log`` gets lines for people. ``approve`` is called when the present notice may be approved; ``leases`` is a folder whose
-    files stand for running work. ``tell`` is called with each change of the notice.
+    ``log`` gets lines for people. ``approve`` is called when the present notice may be approved; each file of the folder
+    ``leases`` represents running work. ``tell`` is called with each change of the notice.
     """
     server = HttpServer()
     relay = NoticeRelay(source, server, log, tell)
@@ -494,7 +494,7 @@ def _address_of(listener: socket.socket) -> Address:
 
 @contextlib.contextmanager
 def _stop_signals(server: HttpServer) -> Iterator[Callable[[], bool]]:
-    """Handle SIGTERM and SIGINT in the block; gives a function that returns True after one of them has come."""
+    """Handle SIGTERM and SIGINT in the block; yields a function that returns True once one has arrived."""
     received: list[int] = []
 
     def on_signal(number: int, _: FrameType | None) -> Any:

@@ -1,6 +1,6 @@
-"""Ends a process with 143 whose code returns in the middle of its work after a notice, and leaves word of it in its pod.
+"""End a process with 143 if its code returns amid its work after a notice, and report that in its pod.
 
-A Job, Argo and Kubeflow Pipelines know exit codes alone: they count 0 as done, and the rest stays undone. The report is one line
+A Job, Argo and Kubeflow Pipelines see only exit codes: they count 0 as done, and the rest stays undone. The report is one line
 in the container's termination message, a file of at most 4096 bytes that the kubelet keeps in the pod's status (Kubernetes
 documentation, "Determine the Reason for Pod Failure"). Code without this library may write the line itself.
 """
@@ -19,7 +19,7 @@ from spotwright.notices.notice import SourceError
 __all__ = ["EXIT", "MESSAGE_FILE", "leave_early", "progress_in"]
 
 EXIT = 143
-"""128 + SIGTERM: what shells and Kubernetes show for a process that the signal has ended."""
+"""128 + SIGTERM: the exit code of a process ended by the signal, in shells and Kubernetes."""
 
 MESSAGE_FILE = "/dev/termination-log"
 """The default ``terminationMessagePath`` of a container."""
@@ -38,8 +38,7 @@ def progress_in(message: str) -> float | None:
 def leave_early(share: float, environ: Mapping[str, str], message_file: str = MESSAGE_FILE) -> None:
     """Exit with 143 now, if the environment's source of notices says that this node is going away.
 
-    ``share`` is the finished part of the work, below 1. A source that does not answer counts as no notice. An existing message
-    stays.
+    ``share`` is the finished part of the work, below 1. A silent source counts as no notice. An existing message stays.
     """
     try:
         source = from_environment(environ)
@@ -64,7 +63,7 @@ def leave_early(share: float, environ: Mapping[str, str], message_file: str = ME
 
 def _leave_word(share: float, message_file: str) -> None:
     with suppress(OSError):
-        descriptor = os.open(message_file, os.O_WRONLY | os.O_NONBLOCK)  # there in containers alone
+        descriptor = os.open(message_file, os.O_WRONLY | os.O_NONBLOCK)  # exists only in containers
         try:
             if os.fstat(descriptor).st_size == 0:
                 os.write(descriptor, f"{_KEY}: {share:.6f}\n".encode())

@@ -1,14 +1,14 @@
-"""Makes an attempt's source of notices from its environment, with the same variables in every body.
+"""Make an attempt's source of notices from its environment, with the same variables on every backend.
 
-``SPOTWRIGHT_NOTICE_URL`` comes first: an ``http`` URL is that of a node agent, a ``file`` URL that of a file. Where the agent
-cannot be asked, or no URL is set, ``SPOTWRIGHT_NOTICE_FILE`` is read. Pods whose variables cannot be composed (Kubeflow
-Pipelines) have only the address of their node, in ``SPOTWRIGHT_HOST``: the agent is asked at its default port there.
+``SPOTWRIGHT_NOTICE_URL`` comes first: ``http`` for a node agent, ``file`` for a file. If the agent is unreachable, or no URL is
+set, ``SPOTWRIGHT_NOTICE_FILE`` is read. Pods whose variables cannot be composed (Kubeflow Pipelines) have only their node's
+address, in ``SPOTWRIGHT_HOST``, for the agent at its default port.
 
-Where several processes of one launcher stand for several nodes, ``{rank}`` in ``SPOTWRIGHT_NOTICE_FILE`` is the rank of the
-process that reads it, so that each gets its own node's notice.
+If the processes of one launcher represent several nodes, ``{rank}`` in ``SPOTWRIGHT_NOTICE_FILE`` is the reading process's
+rank, so that each gets its own node's notice.
 
-In pods with ``SPOTWRIGHT_GRACE_FOLDER`` the file and the agent count together: the file announces the pod's end, which the agent
-of its node does not know.
+In pods with ``SPOTWRIGHT_GRACE_FOLDER`` both the file and the agent are read: the file announces the pod's end, which the
+node's agent does not know.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _file(path: str) -> Source:
 
 
 class _WithFile:
-    """A node agent, and the file that takes its place while the agent cannot be asked."""
+    """A node agent, and the file that replaces it while it is unreachable."""
 
     def __init__(self, agent: Source, file: Source) -> None:
         self.agent, self.file = agent, file

@@ -1,9 +1,9 @@
-"""Sends one HTTP request with a limit on the total time and on the size of the answer, without proxies and redirects.
+"""Send one HTTP request with a limit on the total time and on the size of the answer, without proxies and redirects.
 
-``http.client`` limits the time of each read, so a server that sends a byte now and then holds it for ever; ``urllib`` also asks
-the proxies that the environment names, which must never see a metadata server's answers; and importing either costs more than
-this whole package, which training code imports. Metadata servers speak a small part of HTTP/1.1 (RFC 9112), and that part is
-here. Headers and dates are parsed by the standard library, imported when the first answer comes.
+``http.client`` limits the time of each read, so a slowly sending server holds it for ever; ``urllib`` also uses the
+environment's proxies, which must never see a metadata server's answers; and importing either costs more than this whole
+package, which training code imports. Metadata servers speak a small part of HTTP/1.1 (RFC 9112), which is here. Headers and
+dates are parsed by the standard library, imported when the first answer comes.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class HttpClient:
     ) -> Answer:
         """Send one request and return its answer. All of it takes at most ``timeout`` seconds, from connecting to the last byte.
 
-        The system looks up the name of a host, with its own time limit: addresses are better. Raises :class:`SourceError`
-        where the server cannot be reached, does not answer in time, or does not speak HTTP.
+        The system resolves host names with its own time limit, so prefer addresses. Raises :class:`SourceError` if the server
+        is unreachable, too slow, or does not speak HTTP.
         """
         deadline = time.monotonic() + timeout
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self._name}", "Connection: close", "Accept: */*"]
@@ -172,11 +172,11 @@ class _AnswerReader:
 
 
 def _parse_headers(lines: str) -> dict[str, str]:
-    """Headers by lower-case name; the first of two with one name counts no more than the last."""
+    """Headers by lower-case name; of two with one name the last counts."""
     from email.parser import Parser
 
     message = Parser().parsestr(lines, headersonly=True)
-    if message.defects or message.get_payload():  # the first line after the headers, and all that follows
+    if message.defects or message.get_payload():  # text after the headers
         raise _NoHttpError("does not speak HTTP")
     return {name.lower(): value.strip() for name, value in message.items()}
 

@@ -1,12 +1,12 @@
-"""An HTTP server in one thread: long polls wait without a thread each, and a slow client does not hold up the others.
+"""An HTTP server in one thread: long polls need no threads, and a slow client does not hold up the others.
 
-Every attempt on a node keeps a request open until there is a notice. ``http.server`` blocks in one client, or takes a thread for
-each, and lets a client that sends a byte a minute keep its thread for ever. So a selector serves all connections here: a request
-has a maximum size and time, a response a maximum time, and the number of connections is limited. If all places are in use, a
-newcomer gets one of the address that holds most, so that one pod does not silence the server for the others. Headers, dates and
-status phrases come from the standard library.
+Every attempt on a node keeps a request open until there is a notice. ``http.server`` blocks in one client, or needs a thread
+for each, which a slowly sending client keeps for ever. So a selector serves all connections here: a request has a maximum size
+and time, a response a maximum time, and the number of connections is limited. If all places are in use, a newcomer replaces a
+connection of the address with the most, so that one pod cannot block the others. Headers, dates and status phrases come from
+the standard library.
 
-Spoken is HTTP/1.1 (RFC 9112) with one request on a connection.
+The protocol is HTTP/1.1 (RFC 9112) with one request per connection.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DeferredResponse(NamedTuple):
     """The response to a long poll.
 
     The server calls ``answer(False)`` whenever it is woken, and ``answer(True)`` at ``deadline`` (of the monotonic clock): the
-    last call must return a response. It calls ``on_close`` after the client was answered or has disconnected.
+    last call must return a response. It calls ``on_close`` once the client was answered or has disconnected.
     """
 
     deadline: float
@@ -84,13 +84,13 @@ class HttpServer:
     """Listening sockets and their connections. Every method but :meth:`wake` belongs to the thread that runs the server.
 
     It holds at most ``max_connections``, and ``max_per_peer`` of one address. It closes further ones of an address without a
-    response, and if all places are in use the oldest one of the address that holds most. Their clients try again.
+    response, and if all places are in use the oldest one of the address with the most. Their clients retry.
     """
 
     def __init__(self, *, max_connections: int = 256, max_per_peer: int = 64) -> None:
         self._max_connections, self._max_per_peer = max_connections, max_per_peer
         self._selector = selectors.DefaultSelector()
-        self._connections: dict[_Connection, None] = {}  # in the order in which they were opened
+        self._connections: dict[_Connection, None] = {}  # in the order of opening
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._woken = False
         self.add_reader(self._waker, self._on_wake)
@@ -111,7 +111,7 @@ class HttpServer:
 
     def wake(self) -> None:
         """Ask the deferred responses again. Safe in any thread and in a signal handler."""
-        with contextlib.suppress(BlockingIOError, ValueError):  # it is about to wake anyway; it is closed
+        with contextlib.suppress(BlockingIOError, ValueError):  # it will wake anyway, or is closed
             os.eventfd_write(self._waker, 1)
 
     def run_once(self, timeout: float | None = None) -> None:
@@ -146,7 +146,7 @@ class HttpServer:
 
     def _accept(self, listener: socket.socket, handler: Handler) -> None:
         if listener.fileno() < 0:
-            return  # closed by the callback of another event of this turn
+            return  # closed by another event's callback in this turn
         with contextlib.suppress(BlockingIOError, ConnectionError):
             accepted, address = listener.accept()
             peer = str(address[0])
@@ -159,7 +159,7 @@ class HttpServer:
             self._selector.register(accepted, selectors.EVENT_READ, lambda: self._read(connection))
 
     def _make_room(self, peer: str) -> bool:
-        """Whether there is a place for one more connection of a peer; one that holds more gives up its oldest."""
+        """Whether there is a place for a peer's connection; a peer with more gives up its oldest."""
         held = Counter(connection.peer for connection in self._connections)
         if held[peer] >= self._max_per_peer:
             return False
@@ -189,7 +189,7 @@ class HttpServer:
             return
         except OSError:
             data = b""
-        if not data or connection.deferred is not None:  # the client has disconnected, or sends after its request
+        if not data or connection.deferred is not None:  # the client has disconnected, or sent data after its request
             self._drop(connection)
             return
         connection.received += data
@@ -241,9 +241,9 @@ class HttpServer:
 
 
 def needed_bytes(received: bytearray) -> int:
-    """How long the request is whose beginning was received; 0 while its head is not complete, or does not say.
+    """The length of the request that has begun; 0 while its head is incomplete or lacks it.
 
-    Of a body that comes byte by byte its head is so read once, and not with each byte.
+    So the head is parsed once, not with each byte of a slow body.
     """
     end = received.find(b"\r\n\r\n", 0, _MAX_HEAD + 4)
     found = _LENGTH.search(received, 0, end) if end >= 0 else None

@@ -1,9 +1,10 @@
-"""Reads notices from the conditions and taints of a Kubernetes node.
+"""Read notices from the conditions and taints of a Kubernetes node.
 
-This module has no client of a cluster. A function returns the node as the API writes it (``kubectl get node NAME -o json``), or
-a file holds it and is replaced when the node changes. The names of conditions and taints, with their sources, are in
-:mod:`spotwright.clouds.node_signs`. AKS' messages ("Preempt Scheduled: Mon, 19 Sep 2016 18:29:47 GMT. ...", and a recommendation
-to leave under the same condition) have the format that karpenter-provider-azure reads (pkg/controllers/interruption).
+This module has no cluster client. A function returns the node in the API's form (``kubectl get node NAME -o json``), or a file
+has it and is replaced when the node changes. The names of conditions and taints, with their sources, are in
+:mod:`spotwright.clouds.node_signs`. AKS' messages ("Preempt Scheduled: Mon, 19 Sep 2016 18:29:47 GMT. ...", and a
+recommendation to leave under the same condition) have the format that karpenter-provider-azure reads
+(pkg/controllers/interruption).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["KubernetesSource", "node_in_file"]
 _AWS_NOTICE = 120.0
 _GRACE = 30.0  # seconds a drained pod has by default: terminationGracePeriodSeconds
 _MAX_SIZE = 1 << 20  # bytes of a node that are read
-_LONG_AGO = 600.0  # an event that is so many seconds overdue is doubtful
+_LONG_AGO = 600.0  # an event this many seconds overdue is doubtful
 _ADVICE = "SpotRebalanceRecommendation"
 _AKS_SPOT = ("kubernetes.azure.com/scalesetpriority", "spot")
 _REBALANCE_TAINT = "aws-node-termination-handler/rebalance-recommendation"
@@ -55,7 +56,7 @@ class KubernetesSource(PollingSource):
 
 
 _TimeLeft = tuple[float, bool]
-"""Seconds until the end; true if they count from the time at which the sign was first seen, false if from now."""
+"""Seconds until the end; true if they count from the first sight of the sign, false if from now."""
 
 _Sign = tuple[str, bool, _TimeLeft, str]
 """Kind, certainty, time left, and the sentence for people."""
@@ -132,7 +133,7 @@ def _taint(key: str, *, is_aks_spot: bool) -> Iterator[_Sign]:
 
 
 def node_in_file(path: str | os.PathLike[str]) -> Callable[[], Mapping[str, Any] | None]:
-    """Return a reader of a node in a file, which a watcher of the cluster replaces as a whole; no file: no node yet."""
+    """Return a reader of a node in a file that a cluster watcher replaces whole; no file: no node yet."""
     file_path = Path(path)
 
     def read() -> Mapping[str, Any] | None:

@@ -1,9 +1,9 @@
-"""Reads notices from the metadata services of virtual machines: EC2's, Azure's Scheduled Events and Google Compute Engine's.
+"""Read notices from the metadata services of virtual machines: EC2's, Azure's Scheduled Events and Google Compute Engine's.
 
-Sources for EC2: Sources: Amazon EC2 user guide, "Spot Instance interruption notices" (``spot/instance-action``: 404, or an
+Sources for EC2: Amazon EC2 user guide, "Spot Instance interruption notices" (``spot/instance-action``: 404, or an
 action and a time, two minutes ahead, best effort, hibernation at once; look every five seconds), "EC2 instance rebalance
 recommendations" (``events/recommendations/rebalance``: 404, or ``noticeTime``) and "Use the Instance Metadata Service"
-(IMDSv2: a token by PUT, for at most six hours, sent with every request; 401 for one that is no longer good).
+(IMDSv2: a token by PUT, for at most six hours, sent with every request; 401 for an expired one).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _TOKEN_LIFE = 21600  # seconds: the longest that can be requested
 _RENEW = 0.8  # share of its life after which a token is replaced
 _LONGEST_TOKEN = 1024
 _TIMEOUT = 5.0
-_LONG_AGO = 600.0  # an interruption that is so many seconds overdue is doubtful
+_LONG_AGO = 600.0  # an interruption this many seconds overdue is doubtful
 
 _ACTIONS = {"terminate": "ends", "stop": "stops", "hibernate": "hibernates"}
 
 
 class AwsSource(PollingSource):
-    """Interruption notice and rebalance recommendation of the instance this runs on."""
+    """The interruption notice and rebalance recommendation of this instance."""
 
     name = "aws"
     interval = 5.0
@@ -56,7 +56,7 @@ class AwsSource(PollingSource):
         return _rebalance(self._get(REBALANCE, timeout))
 
     def _get(self, path: str, timeout: float) -> Answer:
-        """Send a request with a token; with a new one where the service refuses the old one."""
+        """Send a request with a token, renewed if the service refuses the old one."""
         for renewed in (False, True):
             if renewed or time.monotonic() >= self._renew_at:
                 self._new_token(timeout)
@@ -81,7 +81,7 @@ class AwsSource(PollingSource):
 
 
 def _action(answer: Answer) -> Notice:
-    """The interruption notice in an answer; not certain where the answer differs from the documentation."""
+    """The interruption notice in an answer; not certain if the answer differs from the documentation."""
     given = _object(answer)
     action, now = given.get("action"), time.time()
     ends_at = _moment(given.get("time"))
@@ -134,7 +134,7 @@ _FIRST_TIMEOUT = 130.0  # "up to two minutes" for the request that switches the 
 _LONGEST_NAME = 200
 
 _LEAVES = frozenset({"Preempt", "Redeploy", "Terminate"})
-"""Events that take the machine and all that ran on it. After a Reboot the machine is back; a Freeze does no harm."""
+"""Events that end the machine and its work. After a Reboot the machine is back; a Freeze is harmless."""
 
 
 class _Event(NamedTuple):
@@ -150,7 +150,7 @@ class _Event(NamedTuple):
 
 
 class AzureSource(PollingSource):
-    """Scheduled Events of the machine this runs on.
+    """Scheduled Events of this machine.
 
     ``resource`` is the machine's name in events, as :func:`resource_of` reads it from a node's provider ID; without it the
     metadata service is asked. ``url`` is the metadata service's address.
@@ -179,7 +179,7 @@ class AzureSource(PollingSource):
         return _notice(self._event) if self._event is not None else None
 
     def approve(self) -> bool:
-        """Approve the last seen preemption before its time, because the machine is no longer needed.
+        """Approve the last seen preemption early, because the machine is no longer needed.
 
         It is sent only if the event names just this machine, because an approval counts for all machines of the event. Returns
         whether it was sent. Raises :class:`SourceError` if Azure refuses it.
@@ -306,10 +306,10 @@ _MAINTENANCE = 60.0  # seconds from the notice to the end; an hour at most for m
 
 
 class GcpSource:
-    """Preemption and maintenance of the machine this runs on.
+    """Preemption and maintenance of this machine.
 
-    ``notice`` is the length of a preemption notice in seconds: 30, or 120 where the machine was created with that preemption
-    notice. The server does not say when it began, so the seconds count from the first answer: at once, as a request waits for it.
+    ``notice`` is the length of a preemption notice in seconds: 30, or 120 if the machine was created with that notice. The
+    server does not give its begin, so the seconds count from the first answer, which a waiting request gets at once.
     """
 
     name = "gcp"

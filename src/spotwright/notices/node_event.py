@@ -1,8 +1,8 @@
-"""A notice, or its withdrawal, as an Event of the Kubernetes API about its node: a node agent posts it, a watcher reads it.
+"""A notice, or its withdrawal, as a Kubernetes Event about its node, posted by a node agent and read by a watcher.
 
-The Event's name is made from the node and the source's id of the notice, so a second post of the same notice is refused by the
-API server as a duplicate: however often an agent starts, each notice is there once. The moment at which the node goes is given as
-seconds from the Event on, whose time is the API server's, because the clock of the node may be wrong by minutes.
+The Event's name is made from the node and the source's id of the notice, so the API server refuses a second post as a
+duplicate: however often an agent starts, each notice exists once. The node's end is given in seconds from the Event, whose time
+is the API server's, because the node's clock may be wrong by minutes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ NAMESPACE = "default"
 """The namespace of Events about nodes, which have no namespace; the kubelet writes there too."""
 
 REASON = "SpotInterruptionNotice"
-"""The reason of these Events, also of other notices than interruptions: their kind is an annotation."""
+"""The reason of these Events for all notices: their kind is an annotation."""
 
-_WITHDRAWN = "withdrawn"  # in place of a kind: readers that do not know it ignore such an Event
+_WITHDRAWN = "withdrawn"  # replaces the kind: readers that do not know it ignore the Event
 _PREFIX = "spotwright.dev/notice-"
 
 

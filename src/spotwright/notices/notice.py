@@ -1,7 +1,7 @@
-"""A notice, the interface of a source of notices, and a thread that watches one, so that training code never has to ask.
+"""A notice, the interface of a source of notices, and a thread that watches one for training code.
 
-A source answers one question: is this node going away, as far as is known now? It fails if it cannot be asked. "No notice"
-means continue, "unknown" means be careful, so the second is an error and never ``None``.
+A source answers one question: is this node known to go away? It fails if it is unreachable. "No notice" means continue,
+"unknown" means be careful, so the second is an error, never ``None``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["KINDS", "SHORTEST", "Notice", "NoticeWatch", "PollingSource", "Sourc
 
 
 KINDS = ("interruption", "disruption", "rebalance")
-"""Kinds of notices: the provider reclaims the node; our side removes it; the provider warns that it may reclaim the node."""
+"""Kinds of notices: the provider reclaims the node; the cluster removes it; the provider warns that it may reclaim the node."""
 
 SHORTEST = 30.0
-"""Seconds to the end that are assumed where a notice has no time: the shortest notice there is, that of Azure and Google."""
+"""Assumed seconds to the end if a notice has no time: the shortest notice, Azure's and Google's."""
 
 _SAME = 2.0
-"""Two times less than so many seconds apart are equal: providers round to whole seconds."""
+"""Times closer than this many seconds count as equal: providers round to whole seconds."""
 
 
 class SourceError(SpotwrightError):
-    """A source cannot be asked, or its answer is malformed. One line, which names the source."""
+    """A source is unreachable or its answer malformed. One line, which names the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Notice:
     """This node is going away.
 
     ``ends_at`` is the end in Unix seconds of this machine's clock; infinite if unknown (a rebalance recommendation). ``kind``
-    is one of :data:`KINDS`. ``source`` names the origin (``azure``, ``gcp``, ``aws``, ``kubernetes``, ``file``), even through
-    a node agent. ``certain`` is false if the node may yet stay (a rebalance recommendation). ``reason`` is one sentence for
-    people. ``id`` is the source's own name for this notice, empty if it gives none.
+    is one of :data:`KINDS`. ``source`` names the origin (``azure``, ``gcp``, ``aws``, ``kubernetes``, ``file``), even through a
+    node agent. ``certain`` is false if the node may stay (a rebalance recommendation). ``reason`` is one sentence for people.
+    ``id`` is the source's own name for this notice, empty if it gives none.
     """
 
     ends_at: float
@@ -51,7 +51,7 @@ class Notice:
     id: str = ""
 
     def same_as(self, other: Notice | None) -> bool:
-        """True if both notices say the same, up to the rounding of providers."""
+        """True if both notices are equal up to the providers' rounding."""
         if other is None or (self.ends_at != other.ends_at and abs(self.ends_at - other.ends_at) >= _SAME):
             return False
         mine = (self.kind, self.source, self.certain, self.reason)
@@ -68,13 +68,13 @@ class Source(Protocol):
     def wait(self, timeout: float) -> Notice | None:
         """Return the present notice; ``None``: none, or withdrawn.
 
-        Blocks until the answer differs from that of the call before, at most ``timeout`` seconds. The first call, and a timeout
-        of 0, ask once and return. Raises :class:`SourceError` where the source cannot be asked.
+        Blocks until the answer differs from the previous call's, at most ``timeout`` seconds. The first call, and a timeout of
+        0, ask once and return. Raises :class:`SourceError` if the source is unreachable.
         """
 
 
 class PollingSource(ABC):
-    """A source that must be asked again and again. Subclasses implement :meth:`poll` and set ``interval``."""
+    """A source that must be polled. Subclasses implement :meth:`poll` and set ``interval``."""
 
     name: str
     interval: float
@@ -106,17 +106,16 @@ _WAIT = 10.0
 """Seconds of one call of :meth:`Source.wait`, and so the longest time until a stopped thread ends."""
 
 _SHORTEST_TURN = 0.2
-"""Seconds between two calls at least: a source that answers at once although it should wait must not keep a processor busy."""
+"""The least seconds between two calls: a source that answers at once instead of waiting must not busy a processor."""
 
 _RETRY, _LONGEST_RETRY = 0.25, 5.0
-"""Seconds until a failed source is asked again; each failure in a row doubles them, up to the second number."""
+"""Seconds until a failed source is retried; each failure in a row doubles them, up to the second number."""
 
 
 class NoticeWatch:
     """Calls ``on_change`` for each change that ``source`` reports: with the notice, or ``None`` after its withdrawal.
 
-    The callback runs in the watching thread, so it should be short and safe in a thread. An error in it is printed and changes
-    nothing else.
+    The callback runs in the watching thread, so it should be short and safe in a thread. An error in it is only printed.
     """
 
     def __init__(self, source: Source, on_change: Callable[[Notice | None], None]) -> None:
@@ -137,7 +136,7 @@ class NoticeWatch:
             self._thread.start()
 
     def stop(self, timeout: float = 0.0) -> None:
-        """Stop calling back; wait up to ``timeout`` seconds for the end of the call under way."""
+        """Stop calling back; wait up to ``timeout`` seconds for the end of a running call."""
         self._stopped.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)

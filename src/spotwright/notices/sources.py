@@ -1,9 +1,9 @@
 """Sources of notices for an attempt: a file, the node agent of its node, or both.
 
-The file appears when the node is about to go, and is removed if the node stays after all. Spotwright writes JSON: ``goes_at``
-(Unix seconds) and ``why``; ``kind`` and ``certain`` are optional. Any other content, or none, still means that the node goes,
-at an unknown time: then the shortest notice of all providers is assumed. In a pod ``SPOTWRIGHT_NOTICE_URL`` names the agent,
-which knows the node's end; the file announces the pod's own end.
+The file appears before the node is reclaimed, and is removed if the node stays after all. Spotwright writes JSON: ``goes_at``
+(Unix seconds) and ``why``; ``kind`` and ``certain`` are optional. Any other content, or none, means a reclaim at an unknown
+time: then the shortest notice of all providers is assumed. In a pod ``SPOTWRIGHT_NOTICE_URL`` names the agent, which knows the
+node's end; the file announces the pod's end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FileSource(PollingSource):
         self.path = Path(path)
 
     def poll(self, timeout: float) -> Notice | None:  # noqa: ARG002  # reading a file does not wait
-        """Read the file. Raises :class:`SourceError` where it cannot be read."""
+        """Read the file. Raises :class:`SourceError` if it is unreadable."""
         try:
             with self.path.open("rb") as file:
                 written_at = os.fstat(file.fileno()).st_mtime
@@ -80,19 +80,19 @@ def _moment(given: Any, otherwise: float) -> float:
 
 
 FORMAT = "spotwright-notice/1"
-"""Value of ``format`` in every answer of a node agent, so that no other server at the address is believed."""
+"""Value of ``format`` in every answer of a node agent, which identifies it."""
 
 PORT = 8788
 """Default port of a node agent."""
 
 LONGEST_WAIT = 60.0
-"""Seconds that an agent lets a client wait at most."""
+"""The longest seconds that an agent lets a client wait."""
 
 _TIMEOUT = 2.0
 """Seconds that an agent on the same node may take to answer, beyond the requested wait."""
 
 _LONGEST_REASON = 500
-_LONGEST_TIME = 1e9  # seconds until the end; anything longer than thirty years is not believed
+_LONGEST_TIME = 1e9  # seconds until the end; more than thirty years is rejected
 
 
 class NodeAgentSource:
@@ -158,7 +158,7 @@ def _notice(given: Any) -> Notice | None:
 
 
 def _left(given: Any, *, certain: bool) -> float:
-    """Seconds until the end; infinite where the agent does not know it, which a certain notice must."""
+    """Seconds until the end; infinite if unknown, which a certain notice forbids."""
     if given is None and not certain:
         return math.inf
     if not isinstance(given, (int, float)) or isinstance(given, bool) or not abs(given) < _LONGEST_TIME:
@@ -188,7 +188,7 @@ class EitherSource:
         self._answered = False
 
     def wait(self, timeout: float) -> Notice | None:
-        """See :meth:`spotwright.notices.Source.wait`. Never raises: no file is an answer, also where no agent runs."""
+        """See :meth:`spotwright.notices.Source.wait`. Never raises: a missing file is an answer, even without an agent."""
         if not self._answered:
             self._watch.start()
             self._wait_for_agent()
@@ -202,7 +202,7 @@ class EitherSource:
             time.sleep(min(left, _POLL))
 
     def stop(self) -> None:
-        """Stop watching the agent, for callers that live on without this source."""
+        """Stop watching the agent, for callers that outlive this source."""
         self._watch.stop()
 
     def _current(self) -> Notice | None:

@@ -1,1 +1,1 @@
-"""The page of ``spotwright page``: runs in a browser, read only."""
+"""The page of ``spotwright page``: runs in a browser, read-only."""

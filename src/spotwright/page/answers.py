@@ -1,4 +1,4 @@
-"""Answers questions about runs: finds the run, checks the parameters of the address, and enforces the limits.
+"""Answer questions about runs: find the run, check the address's parameters, and enforce the limits.
 
 Every document is made by a pure function elsewhere.
 """
@@ -34,14 +34,14 @@ __all__ = ["answer", "rehearsals_document"]
 _LOG = logging.getLogger(__name__)
 
 _PIECE = 1 << 20  # bytes of a log in one answer
-_MOST_DOWNLOADS = 8  # that go on at once in one run; of the others the log is read again from its start
+_MOST_DOWNLOADS = 8  # in parallel for one run; for others the log is read again from its start
 _MOST_ROWS = 1000  # of the history in one answer
 _DAY = 86400.0
 _POOLS_EVERY = 4.0  # seconds between answers about pools ...
-_POOLS_SHARE = 20.0  # ... and so many times the time that the last one took
+_POOLS_SHARE = 20.0  # ... and this many times the duration of the last one
 _MOST_REHEARSALS = 200  # in a list
 _LARGEST_REPORT = 20_000_000  # bytes
-_MOST_RUNS = 2000  # in one answer about many runs: reading more takes longer than a person waits
+_MOST_RUNS = 2000  # in one answer about many runs: reading more takes too long
 
 _Question = Mapping[str, Any]
 
@@ -69,7 +69,7 @@ def answer(runs: KeptRuns, question: _Question) -> tuple[int, Any]:
 
 
 def _of_a_run(runs: KeptRuns, name: str, question: _Question) -> Any:
-    """The document about a run, which may be deleted while it is made."""
+    """The document about a run, which may be deleted meanwhile."""
     run = runs.run(str(question.get("run", "")))
     try:
         return _OF_A_RUN[name](run, question)
@@ -83,7 +83,7 @@ def _of_a_run(runs: KeptRuns, name: str, question: _Question) -> Any:
 
 
 def _task_of(run: KeptRun, question: _Question) -> str:
-    """The path of the task that a question means. The page knows paths as they are shown, with marks for what they hide."""
+    """The path of a question's task. The page knows paths as shown, with marks for hidden characters."""
     task = str(question.get("task", ""))
     if not task:
         raise InputError("expected task=TASK, the path of a task")
@@ -106,7 +106,7 @@ def _number(question: _Question, name: str, *, negative: bool = False) -> int | 
 
 
 def _find(runs: KeptRuns, question: _Question) -> dict[str, Any]:
-    """The whole name of a run by its beginning, or ``last``. Without a name: whether the source can be read at all."""
+    """The whole name of a run by its beginning, or ``last``. Without a name: whether the source is readable."""
     name = str(question.get("name") or "")
     if not name:
         runs.source.check()
@@ -114,7 +114,7 @@ def _find(runs: KeptRuns, question: _Question) -> dict[str, Any]:
 
 
 def _pools(runs: KeptRuns, _question: _Question) -> dict[str, Any]:
-    """The pools over the runs of a day. Windows that show them share an answer, which is kept longer the longer it took."""
+    """The pools over the runs of a day. Windows share an answer, which is kept the longer the longer it took."""
     now = time.time()
     if now < runs.pools_until and runs.pools is not None:
         return runs.pools
@@ -142,7 +142,7 @@ def _totals(runs: KeptRuns, question: _Question) -> dict[str, Any]:
 
 
 def _account_of(reader: RunReader, problems: list[Problem]) -> Account | None:
-    """The account of a run of many, whose files may say what they like."""
+    """The account of one of many runs, whose files are untrusted."""
     try:
         return account(reader.state, reader.now)
     except Exception:  # noqa: BLE001  # one run must not hide all others
@@ -156,7 +156,7 @@ def _fault(run: str) -> Problem:
 
 
 def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_end: bool = False) -> Iterator[RunReader]:
-    """The runs that began after a moment, newest first, one in memory at a time; ``by_end``: or that have changed since."""
+    """The runs that began after a moment, newest first, one in memory at a time; ``by_end``: or changed since."""
     for count, run in enumerate(source.names()):
         if count >= _MOST_RUNS:
             text = f"only the newest {_MOST_RUNS:,} runs are counted: spotwright report --since counts all"
@@ -181,8 +181,8 @@ def rehearsals_document(source: RunsSource, name: str = "") -> dict[str, Any]:
     """The rehearsals of a project, newest first, and the report of one.
 
     - ``rehearsals``: ``name``, ``changed_at`` (Unix seconds), ``steps`` (``task``, ``verdict``), ``safe``, ``problem`` (why it
-      cannot be read, or empty). Without a report, as of one that goes on or was killed, ``steps`` is empty and ``safe`` null;
-    - ``of``: how many there are in all;
+      cannot be read, or empty). Without a report (running or killed), ``steps`` is empty and ``safe`` null;
+    - ``of``: their number in all;
     - ``report``: null, or that of the one with the ``name``: the document of ``rehearse --json`` with ``text``, what it printed.
     """
     folders = source.rehearsals()
@@ -313,7 +313,7 @@ def _graph(run: KeptRun, question: _Question) -> dict[str, Any]:
 
 
 def _asked_log(run: KeptRun, question: _Question) -> tuple[RunLogs, str, int | None]:
-    """The logs of a run, and which of them a question means: a task, and an attempt, its environment's build, or all attempts."""
+    """The logs of a run, and the question's: a task, and an attempt, its environment's build, or all attempts."""
     if run.logs is None:
         run.logs = RunLogs(run.reader)
     attempt = ENVIRONMENT if question.get("environment") else _number(question, "n")
@@ -349,7 +349,7 @@ def _raw_log(run: KeptRun, question: _Question) -> bytes:
 
 
 def _check_that_it_is_there(run: KeptRun) -> None:
-    """The logs of a run that was deleted just now are as if they had ended. Raises :class:`UnknownRun`."""
+    """Raise :class:`UnknownRun` for a run that was just deleted, whose logs would seem to have ended."""
     try:
         is_other = run.reader.source.made_at() != run.made_at
     except OSError:
@@ -367,7 +367,7 @@ def _from(pieces: Iterator[bytes], offset: int) -> Iterator[bytes]:
 
 
 def _up_to(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """Yield pieces until they have so many bytes."""
+    """Yield pieces up to a number of bytes."""
     while count > 0:
         piece = next(pieces, b"")
         if not piece:

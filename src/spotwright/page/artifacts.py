@@ -1,8 +1,8 @@
 """Output artifacts of a task as the page shows them: their metadata, and the content of their files on this machine.
 
-A file is read only if it lies inside the state folder of the run, with links followed, and only its beginning; for a run on a
-cluster, files are not read. An address of another machine is never opened. Authors of files are untrusted: HTML and images are
-passed on as bytes, for a frame and an element that do not run them.
+Only the beginning of a file is read, and only if it is inside the run's state folder after following links; for a run on a
+cluster, files are not read. Remote addresses are never opened. Files are untrusted: HTML and images are passed on as bytes, for
+a frame and an element that do not run them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_FILES = 200
 
 
 class Raw(NamedTuple):
-    """The bytes of HTML or of an image, and their media type. They are shown in a sandbox, whatever they are."""
+    """The bytes of HTML or of an image, and their media type. They are always shown in a sandbox."""
 
     media: str
     data: bytes
@@ -66,7 +66,7 @@ def task_artifacts(reader: RunReader, task: str) -> list[dict[str, Any]]:
 def artifact_raw(reader: RunReader, task: str, name: str) -> Raw:
     """The content of an artifact of kind ``html`` or ``image``.
 
-    Raises :class:`UnknownRun` for a task or a name that is not there, :class:`InputError` with why it is not shown.
+    Raises :class:`UnknownRun` for a missing task or name, :class:`InputError` with why it is not shown.
     """
     artifact = dict(_outputs(reader, task)).get(name)
     if artifact is None:
@@ -116,7 +116,7 @@ def _described(reader: RunReader, name: str, artifact: Mapping[str, Any]) -> dic
 
 
 def _metrics(said: dict[str, Any]) -> dict[str, Any]:
-    """What metrics say. A matrix or a curve of another form than that of kfp 2 stays among the values."""
+    """The metrics. A matrix or a curve in another form than kfp 2's stays among the values."""
     matrix, curve = _read(said, "confusionMatrix", confusion_matrix), _read(said, "confidenceMetrics", roc_curve)
     why = ""
     if matrix is not None and len(matrix[0]) > _MOST_CLASSES:
@@ -155,12 +155,12 @@ def _evenly(points: Sequence[tuple[float, float, float]]) -> Sequence[tuple[floa
 
 
 def _finite(number: float) -> float | None:
-    """JSON has no infinity, with which curves of scikit-learn begin."""
+    """The number, or ``None`` for infinity, which JSON lacks and scikit-learn's curves begin with."""
     return number if math.isfinite(number) else None
 
 
 def _values(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Names with numbers as they are, and everything else as text of a bounded length."""
+    """Names with numbers, and everything else as text of bounded length."""
     for name, value in islice(said.items(), _MOST_VALUES):
         is_number = isinstance(value, int | float) and abs(value) < 1e300
         yield str(name), value if is_number else _cut(value_text(value), _LONGEST_VALUE)
@@ -186,7 +186,7 @@ class _File:
         self.size, self.is_regular = status.st_size, stat.S_ISREG(status.st_mode)
 
     def head(self, most: int) -> bytes:
-        """At most so many bytes from its beginning."""
+        """At most ``most`` bytes from its beginning."""
         self._file.seek(0)
         return self._file.read(most)
 
@@ -236,7 +236,7 @@ def _opened(reader: RunReader, uri: str) -> _File:
 
 
 def _descriptor(path: Path) -> int:
-    """Open a path that has no link, folder by folder: one that was put there since is refused, and not followed."""
+    """Open a path without links, folder by folder: a link added since then is refused."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     if os.open not in os.supports_dir_fd:
         return os.open(path, flags)
@@ -278,7 +278,7 @@ def _content(reader: RunReader, kind: str, uri: str) -> dict[str, Any]:
 
 
 def _folder(path: Path) -> dict[str, Any]:
-    """The names in a folder with their sizes; what they link to is not followed."""
+    """The names in a folder with their sizes; links are not followed."""
     try:
         with os.scandir(path) as entries:
             some = sorted(islice(entries, _MOST_FILES * 10), key=lambda entry: entry.name)
@@ -368,7 +368,7 @@ def _of_records(records: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def _csv_table(text: str, *, is_cut: bool) -> dict[str, Any] | None:
-    """A table of a text whose first lines have the same number of fields, with commas, tabs or semicolons between them."""
+    """A table of a text whose first lines have equal numbers of fields, separated by commas, tabs or semicolons."""
     whole = text[: text.rfind("\n") + 1] if is_cut else text
     for delimiter in (",", "\t", ";"):
         try:

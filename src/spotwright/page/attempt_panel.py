@@ -46,7 +46,7 @@ __all__ = ["attempt_panel", "history", "nodes"]
 
 
 _BESIDE = 60.0
-"""Seconds before and after the end of an attempt in which other ends on its node are shown beside it."""
+"""Seconds around the end of an attempt in which other ends on its node are shown."""
 
 _MOST_EVENTS = 400  # of one attempt: the first and the last ones
 _MOST_NAMED = 20  # attempts of one node
@@ -66,7 +66,7 @@ class _Seen:
     events: list[tuple[int, Event]] = field(default_factory=list)
     decided: AttemptDecided | None = None
     halted_at: float | None = None
-    agent: bool = False  # a notice came with the id that its source gave it, so the agent of the node posted it
+    agent: bool = False  # a notice came with its source's id, so the node's agent posted it
 
 
 def attempt_panel(reader: RunReader, path: str, number: int, costs: Account | None = None) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _find(state: RunState, name: str, path: str, number: int) -> tuple[TaskState
 
 
 def _look(reader: RunReader, task: TaskState, attempt: AttemptState) -> _Seen:
-    """Read the journal for one attempt: its own events, the notices that name it, and what became of its node."""
+    """Read the journal for one attempt: its events, the notices that name it, and its node's end."""
     seen = _Seen()
     with reader.source.look(0, task.path) as look:
         for seq, event in look.events:
@@ -199,11 +199,11 @@ def _sentence(state: RunState, task: TaskState, attempt: AttemptState, view: Map
 
 
 def _rule(task: TaskState, attempt: AttemptState) -> dict[str, Any] | None:
-    """The row that decided. None if the current table has another cause for these signals: an earlier version decided."""
+    """The deciding row. ``None`` if the current table has another cause for these signals: an earlier version decided."""
     if attempt.cause is None or attempt.ended is None:
         return None
     recorded = attempt.ended.signals._replace(progress=attempt.progress)
-    for signals in (judged_signals(task, attempt), recorded):  # KFP's own record is judged as it is
+    for signals in (judged_signals(task, attempt), recorded):  # KFP's own record is judged unchanged
         if classify(signals).cause is attempt.cause:
             row = row_of(signals)
             return {"row": row.number, "text": row.text, "link": CAUSES, "table": [each.text for each in ROWS]}
@@ -242,7 +242,7 @@ def _evidence(state: RunState, attempt: AttemptState, seen: _Seen) -> Iterator[d
             is_sign = sign is not None and _says(each, name, str(sign))
             listed.update([name], ["sign"] if is_sign else [])
             yield _signal(state, attempt, seen, name, _shown(each), decided=name in decided or is_sign)
-    for name, value in recorded.items():  # what the rules read from several signals together
+    for name, value in recorded.items():  # values that the rules derive from several signals
         if name not in listed and value != Signals._field_defaults.get(name):
             yield _signal(state, attempt, seen, name, value, decided=name in decided)
 
@@ -298,7 +298,7 @@ def _signal(
 
 
 def _gone_at(state: RunState, attempt: AttemptState) -> float | None:
-    """When the node of an attempt was gone: the first node of that name that went after the attempt had it."""
+    """When an attempt's node was gone: the first node of that name to end after the attempt was bound."""
     began = attempt.bound_at or 0.0
     named = [node for node in state.former_nodes if node.name == attempt.node]
     named += [state.nodes[attempt.node]] if attempt.node in state.nodes else []
@@ -367,7 +367,7 @@ def _waiting(state: RunState, name: str, task: TaskState, attempt: AttemptState)
 
 
 def _move(state: RunState, task: TaskState, attempt: AttemptState) -> tuple[float | None, Sequence[str], str]:
-    """When an attempt that waits for a node is sent to other pools, which these are, and why it is not."""
+    """When an attempt that waits for a node is sent to which other pools, or why it is not."""
     if attempt.taken_back is not None:
         return attempt.taken_back.at, attempt.taken_back.pools, ""
     policy, ladder = task.plan.policy, task.plan.ladder
@@ -384,7 +384,7 @@ def _move(state: RunState, task: TaskState, attempt: AttemptState) -> tuple[floa
 
 
 def _explain(state: RunState, name: str) -> str | None:
-    """The command that explains where the pods of a run may go, or its source; null where only this machine is meant."""
+    """The command that explains where a run's pods may go, or its source; ``None`` for local runs."""
     if is_in_cluster(state):
         return f"spotwright explain {shlex.quote(name)} --cluster"
     return f"spotwright explain {shlex.quote(state.meta.source)}" if state.meta.source else None
@@ -413,7 +413,7 @@ def nodes(reader: RunReader) -> dict[str, Any]:
 
 
 def _node_of(named: Sequence[NodeState], bound_at: float) -> NodeState:
-    """The one of the nodes of a name that an attempt was bound to: each is gone before the next one comes."""
+    """The node of a name that an attempt was bound to: each is gone before the next one comes."""
     return next((node for node in named if node.gone_at is None or bound_at <= node.gone_at), named[-1])
 
 
@@ -439,7 +439,7 @@ def history(
     inside = f"{task}/"
     with reader.source.look(after, task) as look:
         for seq, event in look.events:
-            if seq > reader.seq:  # it is not folded yet, and its sentence needs the state
+            if seq > reader.seq:  # not folded yet: its sentence needs the state
                 break
             if (wanted and event.kind not in wanted) or (
                 task and event.task != task and not event.task.startswith(inside)

@@ -1,10 +1,10 @@
-"""The tasks, attempts and nodes of a run as columns with word tables, and what a look at new events changes in them.
+"""The tasks, attempts and nodes of a run as columns with word tables, and their changes after new events.
 
-A column is a list with one value for each row: 20,000 attempts travel in a twentieth of the bytes of as many objects. Values that
-repeat (a status, a pool, a node) are the index of a word in the table of that column; -1 stands for no word. Moments are seconds
-since the run began, rounded to milliseconds; ``None``: has not happened. Row numbers and words never change their meaning while a
-:class:`RunColumns` lives, and no value changes by the mere passing of time, so a holder of the columns keeps them right by
-applying each :class:`Changes`.
+A column is a list with one value for each row: 20,000 attempts travel in a twentieth of the bytes of as many objects. Repeated
+values (a status, a pool, a node) are indexes into the column's word table; -1 means no word. Moments are seconds since the run
+began, rounded to milliseconds; ``None``: has not happened. Row numbers and words never change their meaning while a
+:class:`RunColumns` lives, and values do not change with time alone, so applying each :class:`Changes` keeps the columns up to
+date.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TASK_COLUMNS = (
     "written",  # the path without the numbers of iterations
     "status",  # word
     "why",
-    "waits",  # why it waits, without the count of booting nodes, which changes for all tasks at once
+    "waits",  # why it waits, without the count of booting nodes, which would change all rows
     "attempts",
     "interruptions",  # spent of the budget
     "errors",
@@ -83,7 +83,7 @@ ATTEMPT_COLUMNS = (
     "kept_low",  # the part of its work that was kept, at least and at most; null until its cause is decided
     "kept_high",
     "due",  # the end of the backoff after it
-    "moves",  # when it went on to wait on another rung
+    "moves",  # when it moved on to wait on another rung
 )
 """The values of an attempt's row, in this order."""
 
@@ -107,14 +107,14 @@ _WORDS = {
     "nodes": ("pool", "capacity", "state"),
 }
 _OF_ALL = (EngineStarted, RunFinished, PlanExtended)
-"""Events that may change what every task waits for, or whether its work may still be kept."""
+"""Events that may change every task's reason to wait, or whether its work may still be kept."""
 
 
 _Word = str | tuple[str, ...]
 
 
 class Changes(NamedTuple):
-    """The changes of a look: of each table the delta ``{"seq", "words", "rows"}``, or ``None`` if it is unchanged.
+    """The changes of a look: each table's delta ``{"seq", "words", "rows"}``, or ``None`` if it is unchanged.
 
     ``words`` has the words to append by column, ``rows`` the values of each new or changed row by its number.
     """
@@ -125,7 +125,7 @@ class Changes(NamedTuple):
 
 
 class RunColumns:
-    """The columns of one run, as they are after the events that its state has folded.
+    """The columns of one run after the events folded into its state.
 
     ``now`` (Unix seconds) is the present while an engine drives the run, else ``None``, as for
     :func:`~spotwright.views.account.account`.
@@ -155,7 +155,7 @@ class RunColumns:
             table.delta(state.events)
 
     def tasks(self) -> dict[str, Any]:
-        """All tasks: first those that a resume retired, then the others in the order in which they were unfolded."""
+        """All tasks: first those that a resume retired, then the others in the order of unfolding."""
         return self._whole(self._tasks)
 
     def attempts(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class RunColumns:
         return self._whole(self._attempts)
 
     def nodes(self) -> dict[str, Any]:
-        """All nodes, also those whose names were given again. The order of rows has no meaning."""
+        """All nodes, also those with reused names. The order of rows has no meaning."""
         return self._whole(self._nodes)
 
     def _whole(self, table: _Table) -> dict[str, Any]:
@@ -177,9 +177,9 @@ class RunColumns:
         }
 
     def update(self, state: RunState, events: Sequence[Event], now: float | None = None) -> Changes | None:
-        """Apply the events of a look, which the state has folded already, and return the changes.
+        """Apply the events of a look, already folded into the state, and return the changes.
 
-        ``None``: the rows have other numbers now, because tasks were retired or have come back; make new columns. The cost
+        ``None``: the rows' numbers have changed, because tasks were retired or came back; make new columns. The cost
         depends on the number of changes. Only events that concern every task, such as the end of the run, look at all rows.
         """
         if any(isinstance(event, (RunCreated, RunReset)) for event in events) or len(state.retired) != self._retired:
@@ -199,7 +199,7 @@ class RunColumns:
     # -- what events touch
 
     def _named_in(self, events: Sequence[Event]) -> Iterator[str]:
-        """The tasks that events name, and those that share a node or a budget with what they name."""
+        """The tasks that events name, and those that share a node or a budget with them."""
         gangs, spared = set(), set()
         for event in events:
             yield event.task
@@ -216,7 +216,7 @@ class RunColumns:
                     yield task.path
 
     def _set_touched(self, paths: Iterable[str]) -> None:
-        """Write the rows of these tasks, and of those whose wait depends on how they have ended."""
+        """Write the rows of these tasks, and of tasks whose wait depends on their end."""
         waiting, done = deque(paths), set()
         while waiting:
             path = waiting.popleft()
@@ -235,7 +235,7 @@ class RunColumns:
                 waiting += self._exit_handlers(task.scope)
 
     def _note_failure(self, scope: ScopeState) -> bool:
-        """Remember the first failed task of a scope. Returns whether it is another one than before."""
+        """Record the first failed task of a scope. Returns whether it has changed."""
         if self._failed.get(id(scope), "") == scope.failed:
             return False
         self._failed[id(scope)] = scope.failed
@@ -254,7 +254,7 @@ class RunColumns:
         return map(scope.place.child, self._handlers[id(dag)])
 
     def _nodes_in(self, events: Sequence[Event]) -> Iterator[NodeState]:
-        """The nodes that events name: the machines that have these names, and those that had them before."""
+        """The nodes that events name: the present machines of these names, and earlier ones."""
         named = (event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn)))
         names = dict.fromkeys(named)
         if names:
@@ -264,7 +264,7 @@ class RunColumns:
     # -- rows
 
     def _number_new(self) -> list[str]:
-        """Number each task of the state that has no number yet; their rows are to be written in this order."""
+        """Number each unnumbered task of the state, in the order of their rows."""
         count = len(self._state.tasks) - len(self._rows)
         new = list(islice(reversed(self._state.tasks), count))[::-1]
         self._rows.update(
@@ -401,14 +401,14 @@ def _part(part: Any) -> float | int:
 
 
 class _Table:
-    """Rows with their words, and which of them are new or changed since the last :meth:`delta`."""
+    """Rows with their words, and those new or changed since the last :meth:`delta`."""
 
     def __init__(self, names: Sequence[str], words: Iterable[str]) -> None:
         self.names = names
         self.rows: list[tuple[Any, ...]] = []
         self.words: dict[str, dict[_Word, int]] = {name: {} for name in words}
         self._changed: dict[int, None] = {}
-        self._given = dict.fromkeys(self.words, 0)  # how many words were given out, by column
+        self._given = dict.fromkeys(self.words, 0)  # words already sent, by column
 
     def word(self, name: str, word: _Word | None) -> int:
         """The index of a word; -1 for ``None``, an empty text and an empty list."""
@@ -447,10 +447,10 @@ class _Table:
 
 
 class Marks(NamedTuple):
-    """Moments that are drawn over all lanes (Unix seconds), as far as there are any.
+    """Known moments that are drawn over all lanes (Unix seconds).
 
-    ``last_moment``: from then on even on-demand does not finish by the deadline. ``planned``: the 10th and the 90th percentile of
-    the end in the plan that was made before the run.
+    ``last_moment``: from then on even on-demand does not finish by the deadline. ``planned``: the 10th and the 90th percentile
+    of the end in the plan before the run.
     """
 
     deadline: float | None = None
@@ -462,11 +462,10 @@ _NONE = Marks()
 
 
 def over_lanes(state: RunState, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
-    """What a timeline draws over all lanes. Moments are seconds since the run began.
+    """The bands and marks over all lanes of a timeline. Moments are seconds since the run began.
 
-    - ``bands``: ``kind`` (``undriven``: no engine drove the run; ``left_out``: new attempts passed a pool over), ``from``,
-    ``until``
-      (null: it goes on for an unknown time), ``pool`` (null for all);
+    - ``bands``: ``kind`` (``undriven``: no engine drove the run; ``left_out``: new attempts skipped a pool), ``from``,
+      ``until`` (null: it goes on for an unknown time), ``pool`` (null for all);
     - ``marks``: ``now`` (null while no engine drives the run), ``deadline``, ``last_moment``, ``planned`` (a pair), each null
       if unset.
     """
@@ -491,8 +490,8 @@ def over_lanes(state: RunState, now: float | None = None, marks: Marks = _NONE) 
 def timeline(state: RunState, columns: RunColumns, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
     """The timeline: ``attempts`` and ``nodes`` as :class:`RunColumns` gives them, ``bands`` and ``marks``.
 
-    ``now`` as for :func:`~spotwright.views.account.account`: attempts that run count until then. How many ran at a time is drawn
-    from the attempts.
+    ``now`` as for :func:`~spotwright.views.account.account`: running attempts count until then. The number of parallel attempts
+    is drawn from the attempts.
     """
     return {"attempts": columns.attempts(), "nodes": columns.nodes(), **over_lanes(state, now, marks)}
 
@@ -501,7 +500,7 @@ _Band = tuple[str, float, float | None, str | None]
 
 
 def _undriven(state: RunState, now: float | None) -> Iterator[_Band]:
-    """The times between two engines; and since the last one, if the run is not over and has no engine now."""
+    """The times between two engines, and since the last one if the run has not ended and has no engine."""
     for begin, end in state.undriven:
         yield "undriven", begin, end, None
     if state.status is RunStatus.STOPPED or (state.status is RunStatus.RUNNING and now is None):
@@ -535,7 +534,7 @@ def _left_out(state: RunState) -> Iterator[_Band]:
 
 
 def _in_force(pauses: list[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """The pauses of one pool by their begin, each at most until the next one: that takes its place."""
+    """The pauses of one pool by their begin, each each at most until the next one, which replaces it."""
     ordered = sorted(pauses)
     for (begin, end), following in zip(ordered, [*ordered[1:], None], strict=True):
         yield begin, end if following is None else min(end, following[0])

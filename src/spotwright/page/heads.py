@@ -1,9 +1,9 @@
-"""What the page says about a run as a whole: its head, its line in a list of runs; and about the pools of many runs.
+"""The page's documents about a run as a whole: its head and its line in a list; and about the pools of many runs.
 
 Each function takes a run that :class:`~spotwright.records.reader.RunReader` has folded, and returns values for JSON. Sentences
 and figures match ``show``, ``logs``, ``explain`` and the journal. Moments are Unix seconds, ``null`` until they happen;
-durations are seconds. What needs the account of the run takes it as an argument and is ``null`` without it, since the account
-of a large run takes longer than everything else.
+durations are seconds. Figures of the account take it as an argument and are ``null`` without it, because a large run's account
+takes longer than everything else.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MOST_WAITS = 50  # reasons for which tasks wait now
 _MOST_NAMED = 20  # tasks with one reason
 _MOST_ARTIFACTS = 200
 _MOST_BUDGETS = 50
-_MOST_LOOKED_AT = 200  # tasks whose last safe moment is asked for
+_MOST_LOOKED_AT = 200  # tasks whose last safe moment is computed
 
 
 # -- the head of a run, and its line in a list
@@ -96,7 +96,7 @@ _OF_ACCOUNT = ("prices", "has_prices", "cost", "wasted", "saved")
 
 
 def head(reader: RunReader, costs: Account | None = None) -> dict[str, Any]:
-    """What stands above all views of a run.
+    """The head above all views of a run.
 
     - ``run``, ``made_at`` (nanoseconds: another number is another run of this name), ``seq`` (the last event);
     - ``summary``: :func:`line`;
@@ -146,7 +146,7 @@ def is_in_cluster(state: RunState) -> bool:
 
 
 def _waits(state: RunState) -> Iterator[dict[str, Any]]:
-    """What tasks wait for now, the reason of most tasks first. A task that waits for others has their reasons."""
+    """The current waits of tasks, the most frequent first. A task that waits for others has their reasons."""
     booting = booting_nodes(state)
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for task in state.tasks.values():
@@ -167,7 +167,7 @@ def _waits(state: RunState) -> Iterator[dict[str, Any]]:
 
 
 def _waits_since(task: TaskState, kind: str) -> float | None:
-    """When a task began to wait as it does now."""
+    """When a task's current wait began."""
     if kind == "environment":
         return task.environment.began_at if task.environment is not None else None
     if not task.attempts:
@@ -189,7 +189,7 @@ def _budgets(state: RunState) -> list[dict[str, Any]]:
 
 
 def budget_json(task: TaskState, spent: BudgetUse) -> dict[str, Any]:
-    """What of each budget of a task is spent, and how much there is."""
+    """The spent part and the size of each budget of a task."""
     policy = task.plan.policy
     most = BudgetUse(policy.max_interruptions, policy.retries, MAX_MOVES)
     return {name: {"spent": one, "max": of} for name, one, of in zip(spent._fields, spent, most, strict=True)}
@@ -218,9 +218,9 @@ def deadline_of(state: RunState, now: float | None) -> dict[str, Any] | None:
 
 
 def expected_end(state: RunState, now: float | None) -> float | None:
-    """When the run is expected to end (Unix seconds), with the figures of the decisions about its deadline; None without.
+    """The expected end of the run (Unix seconds), by the figures behind its deadline's decisions; ``None`` without.
 
-    Each task that is under way or may start needs the rest of its work, a launch unless it runs, and then its successors.
+    Each task that runs or may start needs the rest of its work, a launch unless it runs, and then its successors.
     """
     return _latest(_reckoned(state, state.known_until(now)), state.started_at)
 
@@ -236,14 +236,14 @@ def _latest(reckoned: Iterable[tuple[TaskState, Outlook]], started_at: float) ->
 
 
 def _reckoned(state: RunState, now: float) -> Iterator[tuple[TaskState, Outlook]]:
-    """The tasks with a deadline that are under way or may start, with the inputs of the next decision about each."""
+    """The tasks with a deadline that run or may start, with the inputs of the next decision about each."""
     if state.status is not RunStatus.RUNNING:
         return
     for path in [*state.under_way, *(path for path in state.todo if path not in state.under_way)][:_MOST_LOOKED_AT]:
         task = state.tasks[path]
         try:
             planned = effective_plan(state, task)
-        except InputError:  # the decision about the task says so
+        except InputError:  # the decision about the task reports it
             continue
         if planned.policy.deadline is not None and planned.ladder.rungs:
             yield task, outlook_without_advice(state, task, planned, now)
@@ -275,14 +275,14 @@ def _environments(state: RunState, name: str, until: float) -> Iterator[dict[str
 
 
 def _kfp_page(reader: RunReader) -> str | None:
-    """The page of the run on Kubeflow Pipelines, where it was started there from here."""
+    """The page of the run on Kubeflow Pipelines, if it was started from here."""
     if not reader.folder.kfp.exists():
         return None
     from spotwright.kubeflow.runs import load_kfp_run  # here: it needs what other runs do not
 
     try:
         page = load_kfp_run(reader.folder).page
-    except SpotwrightError:  # the link alone is missing then; the commands that need the file say what is wrong with it
+    except SpotwrightError:  # then only the link is missing; commands that need the file report its fault
         return None
     return page if page.startswith(("https://", "http://")) else None
 
@@ -310,7 +310,7 @@ def _place(orchestrator: str) -> str:
 
 @dataclass(slots=True)
 class _Pool:
-    """What runs say about one pool."""
+    """The runs' figures for one pool."""
 
     capacity: str = ""
     price: float | None = None
@@ -328,7 +328,7 @@ class _Pool:
 
 
 def pools(readers: Iterable[RunReader], now: float, since: float | None = None) -> dict[str, Any]:
-    """The pools over the runs that were under way since a moment; by default a day before ``now`` (Unix seconds).
+    """The pools over the runs that ran after a moment; by default a day before ``now`` (Unix seconds).
 
     ``since``, ``now`` and ``pools``, by name: ``name``, ``capacity``, ``price`` of a node hour (null without), ``price_source``,
     ``currency``, ``runs`` (that used it), ``nodes`` (``booting``, ``ready``, ``noticed``, ``gone``), ``attempts``, ``running``,
@@ -346,7 +346,7 @@ def pools(readers: Iterable[RunReader], now: float, since: float | None = None) 
 
 
 class _Pools:
-    """Pools by name, with what runs say about them."""
+    """Pools by name, with the runs' figures."""
 
     def __init__(self, since: float) -> None:
         self.found: dict[str, _Pool] = {}
@@ -389,7 +389,7 @@ class _Pools:
             of.boots.append(node.ready_at - node.booted_at)
 
     def _add_attempt(self, state: RunState, attempt: AttemptState, until: float, *, goes_on: bool) -> bool:
-        """Add an attempt that had a node, unless it ended before the time that is asked for."""
+        """Add an attempt that had a node, unless it ended before the requested time."""
         ended_at = until if attempt.ended_at is None else attempt.ended_at
         if ended_at < self._since:
             return False
@@ -419,7 +419,7 @@ class _Pools:
 
 
 def taken_back(state: RunState) -> list[AttemptRecalled]:
-    """The decisions to recall attempts that got no node, in the order in which they were made."""
+    """The decisions to recall attempts that got no node, in order."""
     taken = (each.taken_back for task in state.tasks.values() for each in task.attempts)
     return sorted((each for each in taken if each is not None), key=lambda each: each.at)
 

@@ -1,13 +1,13 @@
-"""Identifies a caller: on one machine, by the token that the command printed.
+"""Identify a caller: on one machine, by the token that the command printed.
 
-The token (256 bits, new at each start) is in the printed address. The first request with it gets a cookie and is sent on to the
-address without it, so that it stays in no history, bookmark or picture. The cookie has the port in its name, because browsers
-share cookies between the ports of a host.
+The token (256 bits, new at each start) is in the printed address. The first request with it gets a cookie and is redirected to
+the address without it, which keeps it out of histories, bookmarks and screenshots. The cookie's name has the port, because
+browsers share cookies between the ports of a host.
 
-The browser that the command opens gets another token, which is right once: other users of the machine can read the command
-line of a browser.
+The browser that the command opens gets a single-use token, because other users of the machine can read a browser's command
+line.
 
-A page inside a cluster, for people behind a login, will need another :class:`Identity`; the server asks this class alone.
+A page inside a cluster, for people behind a login, will need another :class:`Identity`; the server uses only this class.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["Identity", "LocalToken", "new_token"]
 
 _TOKEN_BYTES = 32
 _WRONG_A_SECOND = 10
-_ONCE = 60.0  # seconds in which a browser that is opened has to come
-_ADDRESSES = 1000  # at most so many addresses are remembered; only loopback has more than one
+_ONCE = 60.0  # seconds for an opened browser to connect
+_ADDRESSES = 1000  # the most addresses that are remembered; only loopback has more than one
 
 
 def new_token() -> str:
@@ -32,24 +32,24 @@ def new_token() -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """The bytes of a text that came in a header, which need be no UTF-8."""
+    """The bytes of a header's text, which may not be UTF-8."""
     return text.encode("utf-8", "backslashreplace")
 
 
 class Identity(Protocol):
-    """Who may ask."""
+    """The check of who may read."""
 
     def is_known(self, cookies: Mapping[str, str]) -> bool:
         """Whether these cookies belong to an allowed reader."""
 
     def enter(self, token: str, address: str) -> bool:
-        """Whether a token in an address of the page is right. ``address``: of the peer, to count wrong ones."""
+        """Whether a token in a page address is valid. ``address``: the peer's, to count wrong tokens."""
 
     def delay(self, address: str) -> float:
-        """Seconds to wait before this peer is answered: one, after too many wrong tokens."""
+        """Seconds before an answer to this peer: one, after too many wrong tokens."""
 
     def cookie(self) -> tuple[str, str]:
-        """The name and value of the cookie for a caller with the right token."""
+        """The name and value of the cookie for a caller with a valid token."""
 
 
 class LocalToken:
@@ -63,7 +63,7 @@ class LocalToken:
         self._wrong: dict[str, list[float]] = {}
 
     def once(self) -> str:
-        """A token that is right once, within a minute."""
+        """A single-use token, valid for a minute."""
         self._once, self._once_until = new_token(), time.monotonic() + _ONCE
         return self._once
 

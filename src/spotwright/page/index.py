@@ -1,11 +1,11 @@
 """The lines of all runs, kept in one SQLite file for each state folder, in the user's cache folder.
 
-To show a run in one line its journal is folded: 10,000 runs take minutes. A line is right as long as the stamp of its run is, so
-each is made once: the newest and the viewed ones first, the others by :meth:`RunIndex.step`, one at a time. A file
-that is lost, damaged or of another format is made again; where none can be written, the lines are kept in memory. Any number of
-pages may share a file.
+A run's line needs its folded journal: 10,000 runs take minutes. A line is valid while its run's stamp is unchanged, so each is
+made once: the newest and the viewed ones first, the others by :meth:`RunIndex.step`, one at a time. A lost or damaged file, or
+one of another format, is rebuilt; if files cannot be written, the lines are kept in memory. Any number of pages may share a
+file.
 
-It adds no facts: every line comes from :func:`spotwright.page.heads.line`.
+Every line comes from :func:`spotwright.page.heads.line`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = ["RunIndex", "index_path"]
 
 _LOG = logging.getLogger(__name__)
 
-_FORMAT = 1  # in SQLite's user_version; a file of another one is made again
-_AT_ONCE = 0.6  # seconds in which an answer reads lines that are not there yet; the others follow
-_FIRST = 50  # runs, the newest, that are read before a filter or an order is answered
+_FORMAT = 1  # in SQLite's user_version; files of other formats are rebuilt
+_AT_ONCE = 0.6  # seconds for an answer to read missing lines; the others follow
+_FIRST = 50  # newest runs that are read before a filter or an order applies
 _MOST = 500  # lines in one answer
 _MOST_PROBLEMS = 20
 _PAUSE = 1.0  # seconds at least between two reads of an active run, while it is viewed
 _PAUSE_UNSEEN = 10.0
-_SHARE = 10.0  # an active run is read again after so many times the duration of the read
-_LOOKED = 15.0  # seconds after the last look at the list in which runs that go on are read again
+_SHARE = 10.0  # an active run is read again after this many times the duration of the read
+_LOOKED = 15.0  # seconds after the last view of the list in which active runs are read again
 
 _SORTED = (
     "run",
@@ -53,7 +53,7 @@ _SORTED = (
     "wasted",
     "saved",
 )
-"""What lists can be sorted by, with a dash before it from the largest down."""
+"""Sort keys of lists; a leading dash sorts in descending order."""
 
 _GROUPS = ("interruption", "error")
 """Groups of causes in filters: each line counts them."""
@@ -75,12 +75,12 @@ def index_path(state: Path) -> Path:
     Raises :class:`RuntimeError` if the home folder is unknown.
     """
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    cache = given if given.is_absolute() else Path.home() / ".cache"  # a relative one does not count, says XDG
+    cache = given if given.is_absolute() else Path.home() / ".cache"  # XDG ignores relative paths
     return cache / "spotwright" / "page" / f"{hashlib.sha256(os.fsencode(state.resolve())).hexdigest()[:32]}.db"
 
 
 class _Asked(NamedTuple):
-    """What a question asks for; see :meth:`RunIndex.runs`."""
+    """A parsed question; see :meth:`RunIndex.runs`."""
 
     limit: int
     first: int
@@ -99,8 +99,7 @@ class _Asked(NamedTuple):
 class RunIndex:
     """The lines of the runs of a source.
 
-    ``path``: the file, or ``None`` for lines in memory. ``line`` reads one run, and raises :class:`SpotwrightError` where it
-    cannot.
+    ``path``: the file, or ``None`` for lines in memory. ``line`` reads one run, or raises :class:`SpotwrightError`.
     """
 
     def __init__(self, source: RunsSource, path: Path | None, line: Callable[[str], dict[str, Any]]) -> None:
@@ -110,7 +109,7 @@ class RunIndex:
         self._names: Sequence[RunName] = ()
         self._missing: dict[str, RunName] = {}  # runs without a line, or with an old one, newest first
         self._lineless: set[str] = set()  # the ones without a line
-        self._read: dict[str, tuple[float, float]] = {}  # when a run was read last, and how long that took
+        self._read: dict[str, tuple[float, float]] = {}  # the last read of a run, and its duration
         self._looked_at = -_LOOKED
 
     def close(self) -> None:
@@ -120,7 +119,7 @@ class RunIndex:
     # -- questions
 
     def runs(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """The lines that a question asks for.
+        """The lines for a question.
 
         ``limit`` (50, at most 500), ``from`` (the number of the first row, from 0) or ``before`` (go on after the run of this
         name); ``status``, ``cause`` (a cause, ``interruption`` or ``error``), ``namespace``, ``q`` (text that the name or the
@@ -176,7 +175,7 @@ class RunIndex:
         return self._do(lambda db: [_loaded(row) for row in db.execute(text, values)])
 
     def _matching(self, asked: _Asked) -> list[str]:
-        """The names of all runs that a question asks for, in its order."""
+        """The names of all runs that match a question, in its order."""
         conditions, values = ["1"], list[Any]()
         if asked.status:
             conditions.append("sort_status = ?")
@@ -202,7 +201,7 @@ class RunIndex:
     # -- lines
 
     def step(self) -> bool:
-        """Read one run whose line is missing or old. ``False``: nothing to do now."""
+        """Read one run whose line is missing or outdated. ``False``: nothing to do now."""
         now = time.monotonic()
         goes_on = now - self._looked_at < _LOOKED
         if goes_on:
@@ -215,7 +214,7 @@ class RunIndex:
         return False
 
     def _sync(self) -> None:
-        """Find out which runs there are, and which of them have no line, or one that is old."""
+        """List the runs, and find those whose lines are missing or outdated."""
         names = self._source.names()
         if names is self._listed:
             return
@@ -241,7 +240,7 @@ class RunIndex:
         return now - at >= max(pause, _SHARE * took)
 
     def _fill(self, names: Sequence[str]) -> None:
-        """Read the runs of these whose lines are missing, then those whose lines are old, as long as there is time."""
+        """Read the runs of these whose lines are missing, then those with outdated lines, while there is time."""
         until = time.monotonic() + _AT_ONCE
         wanted = [name for name in names if name in self._missing]
         for name in sorted(wanted, key=lambda name: name not in self._lineless):
@@ -258,7 +257,7 @@ class RunIndex:
             line = self._line(name)
             columns = json.dumps(line), 0, *_row(line)
             if line.get("driven"):
-                stamp = ""  # its engine may end without a word in the journal
+                stamp = ""  # its engine may end without an event in the journal
         except UnknownRun:  # it was deleted meanwhile
             self._missing.pop(name)
             self._lineless.discard(name)
@@ -281,7 +280,7 @@ class RunIndex:
     # -- the file
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Work on the file; where it is damaged on a new one, where it cannot be used in memory."""
+        """Work on the file; on a new one if it is damaged, in memory if it is unusable."""
         for _ in range(2):
             try:
                 return work(self._db)
@@ -298,7 +297,7 @@ class RunIndex:
         return work(self._db)
 
     def _opened(self) -> sqlite3.Connection:
-        """The file, made where it is missing or of another format; else a database in memory."""
+        """The file, rebuilt if missing or of another format; else a database in memory."""
         path = self._path
         for _ in range(2):
             if path is None:
@@ -376,7 +375,7 @@ def _row(line: Mapping[str, Any]) -> list[Any]:
 
 
 def _figure(amount: Any) -> float | None:
-    """The money of an amount, its seconds without prices; of a range its middle."""
+    """The money of an amount, or its seconds without prices; for a range its middle."""
     if not isinstance(amount, Mapping):
         return None if amount is None else float(amount)
     if "low" in amount:

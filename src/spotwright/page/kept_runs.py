@@ -1,4 +1,4 @@
-"""The runs that the page keeps open: readers with folded state, columns, changes of the last looks, accounts, logs.
+"""The runs that the page keeps open: readers with folded state, columns, latest changes, accounts, logs.
 
 A run is folded once and followed from then on. If there are too many, the least recently requested ones are closed.
 """
@@ -27,21 +27,21 @@ from spotwright.views.account import Account, account
 
 __all__ = ["KeptRun", "KeptRuns"]
 
-_KEPT_EVENTS = 800_000  # of all runs that are kept: some 350 MB
+_KEPT_EVENTS = 800_000  # of all kept runs: about 350 MB
 _FOLLOWED = 5.0
-"""Seconds since the last request in which a window follows a run. Windows of several large runs would take turns to fold them
-from their starts, so those that are followed may be half as many more."""
+"""Seconds since the last request in which a window follows a run. Windows of several large runs would otherwise refold them in
+turns, so followed runs may exceed the limit by half."""
 _LARGE_RUN = 10_000  # events that take a tenth of a second
 _LOOK_EVERY = 0.22  # seconds between looks at a run: its changes are sent at most four times a second
-_HEAD_EVERY = 1.0  # seconds between heads of an active run; of a large one, so many times the duration of making it
+_HEAD_EVERY = 1.0  # seconds between heads of an active run; for a large one, this many times the duration of a head
 _HEAD_SHARE = 10.0
 _LARGE = 2000  # attempts: above it the head does not wait for the account unless costs are requested
 _LARGE_EVERY = 60.0  # seconds between accounts of a large active run
-_KEPT_LOOKS = 500  # two minutes of changes: a window that was away for longer loads again
+_KEPT_LOOKS = 500  # two minutes of changes: a window that was away longer reloads
 
 
 class _Costs(NamedTuple):
-    """The account of a run: of which run of this name, up to which event, whether it was active then, and when it was made."""
+    """The account of a run: its run (of this name) and last event, whether it was active then, and when it was made."""
 
     made_at: int
     seq: int
@@ -52,25 +52,25 @@ class _Costs(NamedTuple):
 
 @dataclass
 class KeptRun:
-    """A run with all that was made of it."""
+    """A run with everything derived from it."""
 
     reader: RunReader
-    kfp_url: str = ""  # where runs with an id in KFP have a page, if given
+    kfp_url: str = ""  # the KFP address for pages of runs with an id there, if given
     plan: Path | None = None  # the plan for runs without their own
     stamp: object = None
     looked_at: float = 0.0
     asked_at: float = 0.0
     looks: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
-    """For each look, the number of the last event before and after, and the changes."""
+    """For each look, the last event numbers before and after, and the changes."""
     costs: _Costs | None = None
     logs: RunLogs | None = None
     downloads: dict[tuple[str, int | None, int], Iterator[bytes]] = field(default_factory=dict)
     head: dict[str, Any] = field(default_factory=dict)
-    head_number: int = 0  # counts the heads, so that a follower gets each once
+    head_number: int = 0  # counts heads, so that a follower gets each once
     head_at: float = 0.0  # when it was made, and how long that took
     head_took: float = 0.0
     rows: str = field(default_factory=lambda: secrets.token_hex(4))
-    """Names the numbering of rows: columns that are made anew may number them otherwise."""
+    """Identifies the numbering of rows, which new columns may change."""
     _columns: RunColumns | None = None
 
     @property
@@ -80,7 +80,7 @@ class KeptRun:
 
     @property
     def seq(self) -> int:
-        """The number of the last event that is folded."""
+        """The number of the last folded event."""
         return self.reader.seq
 
     @property
@@ -95,16 +95,16 @@ class KeptRun:
         return None if self._columns is None else self._columns.update(self.reader.state, events, self.reader.now)
 
     def begin_again(self) -> None:
-        """Forget what belongs to other rows, or to another run of this name."""
+        """Forget data of other rows, or of another run of this name."""
         self._columns, self.rows = None, secrets.token_hex(4)
         self.looks.clear()
 
     @property
     def place(self) -> dict[str, Any]:
-        """A follower's position: which rows it has, and the number of their last event."""
+        """A follower's position: its rows, and the number of their last event."""
         now, state = self.reader.now, self.reader.state
         return {
-            "made_at": f"{self.made_at}-{self.rows}",  # a text: nanoseconds do not fit into a number of JavaScript
+            "made_at": f"{self.made_at}-{self.rows}",  # a string: nanoseconds exceed JavaScript's integers
             "seq": self.seq,
             "t0": state.started_at,
             "now": max(0.0, (state.last_at if now is None else now) - state.started_at),
@@ -115,7 +115,7 @@ class KeptRun:
     def account(self) -> Account:
         """Its account, made again when there are new events.
 
-        That takes long: the account of an active run is at most a second old, of a large one a minute.
+        It is expensive, so an active run's may be a second old, a large one's a minute.
         """
         now, costs = time.monotonic(), self.costs
         if costs is not None and costs.made_at == self.made_at:
@@ -128,7 +128,7 @@ class KeptRun:
 
     @property
     def account_at_hand(self) -> Account | None:
-        """Its account, for callers that need not wait for a large run's: ``None`` until it is requested."""
+        """Its account, for callers that do not wait for a large run's: ``None`` until requested."""
         is_there = self.costs is not None and self.costs.made_at == self.made_at
         return None if self._is_large and not is_there else self.account
 
@@ -138,7 +138,7 @@ class KeptRun:
 
     @property
     def line(self) -> dict[str, Any]:
-        """It in a list of runs."""
+        """Its line in a list of runs."""
         state = self.reader.state
         causes = Counter(
             attempt.cause.value
@@ -149,7 +149,7 @@ class KeptRun:
         return {**line(self.reader, self.account), "causes": dict(causes)}
 
     def head_now(self, costs: Account | None) -> dict[str, Any]:
-        """What stands above its views, its place, and what lies over the lanes of its timeline but for its plan."""
+        """Its head, its place, and the bands and marks over its timeline, without the plan."""
         found = {**head(self.reader, costs), **self.place}
         run_there = str(self.reader.state.meta.arguments.get("kfp_run", ""))
         if found["links"]["kfp"] is None and self.kfp_url and run_there:
@@ -161,7 +161,7 @@ class KeptRun:
         return {**found, **lanes, "plan": found["plan"] or self.plan is not None}
 
     def head_after(self, number: int) -> dict[str, Any]:
-        """Its head with the head's number, if it is another one than a follower has."""
+        """Its head with the head's number, if newer than the follower's."""
         now = time.monotonic()
         is_old = not self.head or self.head["seq"] != self.seq or self.head["driven"] or self.reader.is_driven
         is_old |= bool(self.head) and self.head["summary"]["cost"] is None and self.costs is not None
@@ -181,11 +181,11 @@ class KeptRuns:
         self._index: RunIndex | None = None
         self._runs: OrderedDict[str, KeptRun] = OrderedDict()
         self.pools: dict[str, Any] | None = None  # the last answer about the pools of all runs
-        self.pools_until = 0.0  # it is given until then (Unix seconds)
+        self.pools_until = 0.0  # valid until then (Unix seconds)
 
     @property
     def source(self) -> RunsSource:
-        """The source, opened at the first question, so that its fault is an answer."""
+        """The source, opened at the first question, so that a fault becomes an answer."""
         if self._source is None:
             from spotwright.runs.bodies import is_alive
 
@@ -216,8 +216,8 @@ class KeptRuns:
     def _line(self, name: str) -> dict[str, Any]:
         """A run in one line.
 
-        One that goes on is kept, so that it is not folded from its start again and again, and a large one where there is room:
-        readers of the list may open it.
+        An active run is kept, so that it is not refolded repeatedly, and a large one if there is room, because readers of the
+        list may open it.
         """
         line = self.source.line(name)
         if line is not None:
@@ -258,7 +258,7 @@ class KeptRuns:
         return KeptRun(self.source.open(name), kfp_url, None if plan is None else Path(plan), stamp)
 
     def _keep(self, name: str, run: KeptRun) -> None:
-        """Keep a run, and let go of those that were asked for least recently where all of them are too many."""
+        """Keep a run, and drop the least recently used ones beyond the limit."""
         self._runs[name] = run
         self._runs.move_to_end(name)
         run.asked_at = now = time.monotonic()
@@ -270,7 +270,7 @@ class KeptRuns:
             self._runs.popitem(last=False)
 
     def _look(self, name: str, run: KeptRun) -> None:
-        """Fold new events. The stamp shows without opening the journal whether there are any."""
+        """Fold new events, if the stamp, which needs no open journal, shows any."""
         now = time.monotonic()
         if now - run.looked_at < _LOOK_EVERY:
             return
@@ -293,7 +293,7 @@ class KeptRuns:
 
 
 def _index_file(settings: Mapping[str, Any]) -> Path | None:
-    """The file of the index of a state folder; the lines of a cluster are read anew."""
+    """The index file of a state folder; a cluster's lines are not stored."""
     state = settings["source"].get("state")
     try:
         return index_path(Path(state)) if state else None

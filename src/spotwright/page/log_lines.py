@@ -1,11 +1,11 @@
-"""Lines of logs for the page: any part of a log of any length, with its colours and without what else drives a terminal.
+"""Lines of logs for the page: any part of a log of any length, with its colours and without other terminal control.
 
-A log is read in pieces. Of each log a worker keeps how many lines end before each block of 64 KiB, 8 bytes a block, so a line is
-found by its number with one read.
+A log is read in pieces. A worker keeps the number of line ends before each block of 64 KiB, 8 bytes a block, so a line is found
+by its number with one read.
 
-A line is what a terminal shows of it at the end of its line: carriage returns and backspaces of progress bars have overwritten
-what was there before, SGR sequences are names of styles, other escape sequences are dropped, and control characters and invisible
-ones are marks, see :mod:`spotwright.visible_text`. Each line begins without a style.
+A line is shown in its final state on a terminal: carriage returns and backspaces of progress bars have overwritten earlier
+text, SGR sequences become names of styles, other escape sequences are dropped, and control and invisible characters become
+marks, see :mod:`spotwright.visible_text`. Each line begins without a style.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ MOST_HITS = 1000
 
 _BLOCK = 65_536  # bytes
 _PIECE = 1 << 20  # bytes that are read at once
-_ORDINARY = 200  # bytes of a line, more or less
+_ORDINARY = 200  # typical bytes of a line
 _MOST_BYTES = 4 << 20  # of the lines of one page
-_SEARCH = 1.0  # seconds after which a search returns where it goes on
+_SEARCH = 1.0  # seconds after which a search returns its position
 
 Read = Callable[[int, int], bytes]
-"""Reads a log: from which byte, and at most how many."""
+"""Reads a log from a byte, at most this many."""
 
 
 class Line(NamedTuple):
-    """A line by its number from 0. ``parts`` are texts with the names of their styles; ``cut``: the bytes of a cut line."""
+    """A line by its number from 0. ``parts`` are strings with the names of their styles; ``cut``: the bytes of a cut line."""
 
     number: int
     parts: list[tuple[str, str]]
     cut: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the page gets it."""
+        """The line as the page receives it."""
         return {"n": self.number, "parts": [list(part) for part in self.parts], "cut": self.cut}
 
 
 class Hits(NamedTuple):
-    """The numbers of lines with a text, and the line where a search goes on, if it has not seen all."""
+    """The numbers of matching lines, and the line at which an incomplete search continues."""
 
     lines: list[int]
     more: int | None
@@ -69,12 +69,12 @@ class LogLines:
     def __init__(self, read: Read) -> None:
         self._read = read
         self._ends = array("Q", [0])  # line ends before each block of the log
-        self._size = 0  # bytes that were looked at ...
+        self._size = 0  # bytes examined ...
         self._ended = 0  # ... and the line ends in them
         self._is_complete = True  # they end with a line end, or are empty
 
     def count(self) -> int:
-        """How many lines there are now; the last one may not be complete."""
+        """The present number of lines; the last one may be incomplete."""
         self._look()
         return self._count
 
@@ -83,7 +83,7 @@ class LogLines:
         return self._ended + (not self._is_complete)
 
     def _look(self) -> None:
-        """Count the line ends that are new."""
+        """Count new line ends."""
         while piece := self._read(self._size, _PIECE):
             position = 0
             while position < len(piece):
@@ -98,7 +98,7 @@ class LogLines:
                 return
 
     def _start(self, line: int) -> int:
-        """The byte at which a line begins; the end of the log for a line that it does not have."""
+        """The byte at which a line begins; the end of the log for a missing line."""
         if line <= 0:
             return 0
         if line > self._ended:
@@ -113,9 +113,9 @@ class LogLines:
         return block * _BLOCK + position + 1
 
     def page(self, first: int, count: int) -> list[Line]:
-        """Lines from a number on: at most so many, and at most :data:`MOST_LINES`.
+        """Lines from a number on: at most ``count``, and at most :data:`MOST_LINES`.
 
-        Of long ones there may be fewer, but at least one.
+        Long lines may reduce the number, down to one.
         """
         self._look()
         first = max(0, first)
@@ -125,7 +125,7 @@ class LogLines:
         while first < last and shown < _MOST_BYTES:
             some = min(
                 _PIECE, max(_BLOCK, _ORDINARY * (last - first))
-            )  # a cluster sends no more than is likely to be needed
+            )  # a cluster should not send more than is likely needed
             data = self._read(start, min(some, self._size - start))
             texts = data.split(b"\n", last - first)
             rest = texts.pop()
@@ -143,14 +143,14 @@ class LogLines:
         return lines
 
     def _line_between(self, number: int, start: int, end: int, begun: bytes) -> Line:
-        """A line from one byte to another. ``begun`` is what was read from its start on."""
+        """A line from one byte to another. ``begun`` are the bytes read from its start."""
         if start + len(begun) >= end:
             return _line(number, begun[: end - start], begun[: end - start], end - start)
         tail = max(start, end - LONGEST_LINE)
         return _line(number, begun, self._read(tail, end - tail), end - start)
 
     def find(self, query: str, first: int, *, most: int = MOST_HITS, seconds: float = _SEARCH) -> Hits:
-        """The lines from one on that have a text, in any case of its letters: ``most`` of them, after about ``seconds``."""
+        """The lines from one on that contain a text, ignoring case: at most ``most``, within about ``seconds``."""
         self._look()
         until = time.monotonic() + seconds
         search = _Search(query)
@@ -185,7 +185,7 @@ class LogLines:
 
 
 class _Search:
-    """Finds a text in pieces of a log, whatever the case of its letters, and whatever colours are between them."""
+    """Finds a text in pieces of a log, ignoring case and colours."""
 
     def __init__(self, query: str) -> None:
         lowered = query.replace("\n", "").replace("\r", "").lower()
@@ -193,7 +193,7 @@ class _Search:
         self._is_ascii = lowered.isascii()
 
     def lines(self, data: bytes) -> Iterator[int]:
-        """The numbers of the lines in these bytes that have it, each once."""
+        """The numbers of the matching lines in these bytes, each once."""
         if not self._is_ascii and data.isascii():
             return
         if b"\x1b" in data:
@@ -213,7 +213,7 @@ _ESCAPES_IN_BYTES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b
 
 
 def _line(number: int, head: bytes, tail: bytes, length: int) -> Line:
-    """A line of which only the first and the last bytes are read. A long progress bar ends with its last state."""
+    """A line from its first and last bytes only: a long progress bar ends with its last state."""
     if length <= LONGEST_LINE:
         return Line(number, shown_parts(head))
     if b"\r" in tail[-LONGEST_LINE:].rstrip(b"\r"):
@@ -223,7 +223,7 @@ def _line(number: int, head: bytes, tail: bytes, length: int) -> Line:
 
 
 def _whole_characters(data: bytes) -> bytes:
-    """The bytes without a character at their end that is not complete."""
+    """The bytes without an incomplete character at the end."""
     for count in range(1, 4):
         byte = data[-count]
         if byte >= 0xC0:
@@ -259,7 +259,7 @@ def shown_parts(data: bytes) -> list[tuple[str, str]]:
 
 
 class _Run(NamedTuple):
-    """A text in one style, and what erases before it: ``K`` with 0 (to the end), 1 (to the begin) or 2 (all), or empty."""
+    """A text in one style, and the erasure before it: ``K`` with 0 (to the end), 1 (to the begin) or 2 (all), or empty."""
 
     text: str
     style: str
@@ -308,7 +308,7 @@ _ENDS = {21: ("underline",), 22: ("bold", "dim"), 23: ("italic",), 24: ("underli
 
 
 class _Style:
-    """The style after some SGR sequences. Values that it does not know, such as those that hide text, have no effect."""
+    """The style after some SGR sequences. Unknown values, such as those that hide text, have no effect."""
 
     def __init__(self) -> None:
         self._flags: dict[str, None] = {}
@@ -357,7 +357,7 @@ class _Style:
 
 
 def _following(groups: list[list[int]]) -> list[int]:
-    """Take the values of a colour that is written with semicolons."""
+    """Take the values of a colour in the form with semicolons."""
     count = {5: 2, 2: 4}.get(groups[0][0] if groups else 0, 1)
     taken = [group[0] for group in groups[:count]]
     del groups[:count]
@@ -402,9 +402,9 @@ class Part(NamedTuple):
 
 
 class LogsInOrder:
-    """The lines of several logs one after the other, each below its heading. It has the methods of :class:`LogLines`.
+    """The lines of several logs in order, each below its heading, with the methods of :class:`LogLines`.
 
-    All of them may grow: the numbers of later lines then become greater.
+    All of them may grow, which increases the numbers of later lines.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -469,17 +469,17 @@ class LogsInOrder:
                 yield b"\n"
 
 
-_MOST_LOGS = 200  # that are shown one after the other
+_MOST_LOGS = 200  # shown one after the other
 _MOST_KEPT = 1000  # logs whose blocks are known
 _LISTED_FOR = 1.0  # seconds: an active run may have new attempts by then
 
 
 class RunLogs:
-    """The logs of one run for the page. It remembers where their lines are, so one of them is for one run and for long.
+    """The logs of one run for the page. It keeps their lines' positions, so create one for each run and keep it.
 
-    A log is that of a task's attempt, from 1; of the build of its Python environment,
-    :data:`~spotwright.records.reader.ENVIRONMENT`; or of all attempts of the task, ``None``. Every method raises
-    :class:`~spotwright.errors.UnknownRun` where the run has no such task or attempt.
+    A log belongs to a task's attempt, from 1; to the build of its Python environment,
+    :data:`~spotwright.records.reader.ENVIRONMENT`; or to all attempts of the task, ``None``. Every method raises
+    :class:`~spotwright.errors.UnknownRun` for a missing task or attempt.
     """
 
     def __init__(self, reader: RunReader) -> None:
@@ -489,7 +489,7 @@ class RunLogs:
         self._listed: dict[tuple[str, int | None], tuple[float, list[AttemptLog]]] = {}
 
     def page(self, task: str, attempt: int | None, line: int, count: int) -> dict[str, Any]:
-        """Lines from one on; a negative number counts from the end, so -100 are the last hundred.
+        """Lines from one on; a negative number counts from the end, so -100 gives the last hundred.
 
         ``lines`` (``n``, ``parts``: pairs of a text and its styles, ``cut``: the length in bytes of a line that is cut, else
         null), ``first`` (the number of the first one), ``total``, ``ended`` (the log does not grow any more), ``left_out`` (why
@@ -523,7 +523,7 @@ class RunLogs:
         return self._of(self._logs(task, attempt), attempt).raw()
 
     def _logs(self, task: str, attempt: int | None) -> list[AttemptLog]:
-        """The logs, listed anew at most once a second: logs of cached results are in other runs, which have to be read."""
+        """The logs, listed at most once a second: cached results' logs are in other runs, which have to be read."""
         made_at = self._reader.source.made_at()
         if made_at != self._made_at:  # another run has the name now
             self._made_at = made_at
@@ -543,7 +543,7 @@ class RunLogs:
 
     def _of_one(self, log: AttemptLog) -> LogLines:
         lines = self._lines.pop(log.key, None) or LogLines(log.read)
-        self._lines[log.key] = lines  # behind those that were used before
+        self._lines[log.key] = lines  # moves it behind those used before
         if len(self._lines) > _MOST_KEPT:
             del self._lines[next(iter(self._lines))]
         return lines

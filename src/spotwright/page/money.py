@@ -1,7 +1,7 @@
-"""What a run has cost, in JSON: its account with bars and a curve over time, its plan beside it, and the totals of many runs.
+"""The costs of runs in JSON: a run's account with bars and a curve over time, its plan, and the totals of many runs.
 
 All figures are ``report``'s own. Amounts are ``{"seconds", "money"}`` of node time as everywhere.
-Where something needs one number, it is money, or node-hours where a pool of the run has no price: ``unit`` says which.
+A single number is money, or node-hours if a pool of the run has no price: ``unit`` says which.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _bar(costs: Account, key: str, words: str, amounts: Range) -> dict[str, Any]
 
 
 def _drawn(t0: float, costs: Account) -> dict[str, Any]:
-    """What is drawn of the charges of a run: by task, and over time. One pass, as a large run has tens of thousands."""
+    """The charges of a run by task and over time, for the drawing. One pass, because a large run has tens of thousands."""
     by_task = {each.task: _Task() for each in costs.attempts_by_start}
     for each in costs.attempts_by_start:
         task = by_task[each.task]
@@ -119,7 +119,7 @@ def _drawn(t0: float, costs: Account) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Task:
-    """What one task cost: numbers in the unit of the account."""
+    """The cost of one task, in the account's unit."""
 
     attempts: int = 0
     interruptions: int = 0
@@ -139,7 +139,7 @@ class _Task:
 class _Curve:
     """A sum of amounts that each grow evenly between two moments, at evenly spaced points.
 
-    Each amount changes the slope at its begin and at its end, so all of them together take one pass over the points.
+    Each amount changes the slope at its begin and at its end, so all together take one pass over the points.
     """
 
     def __init__(self, end: float) -> None:
@@ -160,7 +160,7 @@ class _Curve:
             self._offset[point] -= change * at
 
     def _first(self, at: float) -> int:
-        """The first point that is not before a moment."""
+        """The first point at or after a moment."""
         return min(_POINTS - 1, max(0, -int(-at // self._step))) if self._step else _POINTS - 1
 
     def times(self) -> list[float]:
@@ -177,7 +177,7 @@ class _Curve:
 
 
 def plan_document(reader: RunReader, costs: Account, other: Path | None = None) -> dict[str, Any]:
-    """The plan that ``run --plan`` put beside the run, else the ``other`` one, and where the run lies in it.
+    """The plan that ``run --plan`` put beside the run, else the ``other`` one, and the run's position in it.
 
     - ``planned``: as in ``report --json`` (``plan``, ``policy``, ``cost``, ``end``, ``why``), or null; ``why``: the reason then;
       ``text``: plan against actual as ``report`` says it, line by line;

@@ -1,8 +1,8 @@
-"""The files of the page: a document, sheets, modules; each with a digest in its address, so that a browser keeps it for ever.
+"""The files of the page: a document, style sheets, modules; each with a digest in its address, for unlimited caching.
 
-The modules of others (Preact, htm, signals, dagre) come from npm and lie in ``assets/vendor``; ``assets/vendor.json`` names them.
-Addresses are relative to the document, so the page works below any path. The server knows which module imports which, and names
-all of them in the document: they load in one round.
+Third-party modules (Preact, htm, signals, dagre) come from npm and are in ``assets/vendor``; ``assets/vendor.json`` lists them.
+Addresses are relative to the document, so the page works below any path. The server knows the modules' imports and names all
+modules in the document, so that they load in one round.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _IMPORT = re.compile(r"""(?:^|;)\s*(?:import|export)\b[^"';]{0,400}["']([^"']{1,
 
 
 class PageFile(NamedTuple):
-    """One file: its media type, its bytes, and the same compressed."""
+    """One file: its media type, its bytes, and the compressed bytes."""
 
     content_type: str
     content: bytes
@@ -51,7 +51,7 @@ class Document:
 
 
 class PageFiles:
-    """All files of the page, read once; files of other projects exist after :func:`~spotwright.page.vendor.ensure_vendor`."""
+    """All files of the page, read once; third-party files exist after :func:`~spotwright.page.vendor.ensure_vendor`."""
 
     def __init__(self, folder: Path = ASSETS) -> None:
         self._folder = folder
@@ -92,7 +92,7 @@ class PageFiles:
         return Document(html, gzip.compress(html, 9, mtime=0), f"sha256-{found}")
 
     def _modules(self) -> list[str]:
-        """The modules that the first view needs, each once, in the order in which they are found."""
+        """The modules of the first view, each once, in the order of discovery."""
         found: dict[str, None] = {}
         todo = ["app.js"]
         while todo:

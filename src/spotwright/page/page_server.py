@@ -1,4 +1,4 @@
-"""The web process: it says who may ask, passes questions on to the workers, and gives out the files of the page.
+"""The web process, which checks access, passes questions on to the workers, and serves the files of the page.
 
 | request | answer |
 |---|---|
@@ -60,7 +60,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class _Connection(web.RequestHandler):
-    """A connection. A request that cannot be read is answered as every other one, and is in no log: it may have the token."""
+    """A connection. A malformed request gets a normal answer and is not logged, because it may contain the token."""
 
     def handle_error(
         self,
@@ -136,7 +136,7 @@ class PageServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Refuse what may not be asked, and answer also where something fails."""
+        """Refuse forbidden requests, and answer even after failures."""
         try:
             return await self._allowed(request, handler)
         except web.HTTPNotFound:
@@ -165,7 +165,7 @@ class PageServer:
         return await handler(request)
 
     async def _enter(self, request: web.Request, token: str) -> web.StreamResponse:
-        """Take a token for a cookie, and send the browser to the address without it."""
+        """Exchange a token for a cookie, and redirect the browser to the address without it."""
         peer = request.remote or ""
         delay = self._identity.delay(peer)
         if delay:
@@ -173,7 +173,7 @@ class PageServer:
         if not self._identity.enter(token, peer):
             return _locked()
         rest = urlencode([(name, value) for name, value in request.query.items() if name != "token"])
-        last = request.rel_url.raw_path.rsplit("/", 1)[-1]  # as it was sent: a header has no line breaks
+        last = request.rel_url.raw_path.rsplit("/", 1)[-1]  # as sent: a header has no line breaks
         response = web.Response(status=303, headers={"Location": f"./{last}{'?' if rest else ''}{rest}"})
         name, value = self._identity.cookie()
         response.set_cookie(name, value, httponly=True, samesite="Strict", path=f"{self._base}/")
@@ -242,7 +242,7 @@ class PageServer:
             await response.write(answer.body)
             offset += len(answer.body)
             answer = await self._workers.ask("log/raw", run, **asked, offset=offset)
-        if answer.status != 200:  # without its end the browser knows that the file is not whole
+        if answer.status != 200:  # a missing end tells the browser that the file is incomplete
             if request.transport is not None:
                 request.transport.close()
             raise ConnectionResetError("cannot continue reading the log")
@@ -300,7 +300,7 @@ class PageServer:
 
 
 async def _with_headers(_request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Give every answer its headers, also one that aiohttp gives before a handler runs, such as to a header ``Expect``."""
+    """Set the headers of every answer, also of aiohttp's own before a handler runs, such as to ``Expect``."""
     for name, value in security_headers().items():
         response.headers.setdefault(name, value)
 
@@ -334,7 +334,7 @@ def _passed_on(request: web.Request, answer: Answer) -> web.Response:
     }
     if not answer.is_gzip:
         return web.Response(status=answer.status, body=answer.body, headers=headers)
-    if "gzip" not in request.headers.get("Accept-Encoding", ""):  # no browser, but curl
+    if "gzip" not in request.headers.get("Accept-Encoding", ""):  # curl, not a browser
         return web.Response(status=answer.status, body=gzip.decompress(answer.body), headers=headers)
     return web.Response(status=answer.status, body=answer.body, headers={**headers, "Content-Encoding": "gzip"})
 

@@ -1,7 +1,7 @@
-"""Where the page reads runs: one port, two sources, the state folder of a project and a cluster through the caller's kubeconfig.
+"""The page's sources of runs: one interface for a project's state folder and for a cluster through the caller's kubeconfig.
 
-A source opens runs as :class:`~spotwright.records.reader.RunReader`, so a run looks the same wherever it is read. A third source,
-the controller's own store for a page that a cluster serves to a team, has its place here.
+A source opens runs as :class:`~spotwright.records.reader.RunReader`, so a run looks the same from each. A third source would
+fit here: the controller's store, for a page that a cluster serves to a team.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from spotwright.records.state_folder import RunFolder, StateFolder
 __all__ = ["ClusterRuns", "LocalRuns", "Problem", "RunName", "RunsSource"]
 
 _LISTED = 1.0  # seconds for which a list is kept, at least
-_SHARE = 20.0  # and so many times the time that it took
+_SHARE = 20.0  # and this many times the duration of making it
 _LISTED_CLUSTER = 2.0
 _LONGEST = 255  # bytes of a file's name
 _TRIES = 4  # after a lost connection, 1.4 seconds: the page retries by itself
 
 
 class RunName(NamedTuple):
-    """A run in a list. ``made_at``: nanoseconds. ``stamp``: changes when the run does; empty if that is costly to know.
+    """A run in a list. ``made_at``: nanoseconds. ``stamp``: changes with the run; empty if costly to compute.
 
     ``changed_at``: Unix seconds, the time of its last change.
     """
@@ -56,7 +56,7 @@ class RunsSource(Protocol):
     """``state`` or ``cluster``."""
 
     def check(self) -> None:
-        """Raise :class:`SpotwrightError` if it is unreadable."""
+        """Raise :class:`SpotwrightError` for an unreadable source."""
 
     def names(self) -> Sequence[RunName]:
         """All runs, newest first."""
@@ -65,7 +65,7 @@ class RunsSource(Protocol):
     """Whether its lines have the causes of attempts."""
 
     def line(self, name: str) -> dict[str, Any] | None:
-        """The line of a run, if the source has it at hand; ``None``: open the run. Raises :class:`UnknownRun`."""
+        """The line of a run, if the source has it; ``None``: open the run. Raises :class:`UnknownRun`."""
 
     def find(self, name: str) -> str:
         """The full name of a run by its beginning, or ``last``. Raises :class:`UnknownRun`."""
@@ -80,13 +80,13 @@ class RunsSource(Protocol):
         """The state folders of rehearsals, newest first."""
 
     def left_out(self) -> Sequence[Mapping[str, Any]]:
-        """The pools that new attempts pass over now."""
+        """The pools that new attempts skip now."""
 
     problems: Sequence[Problem]
     """Runs that :meth:`names` leaves out because they cannot be read."""
 
     def close(self) -> None:
-        """Give connections back."""
+        """Release connections."""
 
 
 class LocalRuns:
@@ -142,7 +142,7 @@ class LocalRuns:
         return journal_stamp(self._run(name).journal)
 
     def _run(self, name: str) -> RunFolder:
-        """The folder of a run, which need not be there; a name never leads out of the state folder."""
+        """The folder of a run, which may be missing; names cannot lead out of the state folder."""
         if not _is_file_name(name):
             raise self._unknown(name)
         return self._folder.run(name)
@@ -255,7 +255,7 @@ class ClusterRuns:
 
 
 def _is_file_name(name: str) -> bool:
-    """Whether a name can be that of a folder in the folder of runs, written as text."""
+    """Whether a name is valid for a folder in the folder of runs."""
     if "/" in name or "\0" in name or name in {"", ".", ".."}:
         return False
     try:
@@ -265,5 +265,5 @@ def _is_file_name(name: str) -> bool:
 
 
 def _changed_at(stamp: JournalStamp | None) -> float:
-    """The newest time of the files of a journal; without a stamp it is being written."""
+    """The newest time of a journal's files; now, without a stamp: it is being written."""
     return time.time() if stamp is None else max(stamp[0], stamp[3]) / 1e9

@@ -1,4 +1,4 @@
-"""The graph of one scope of a run: the pipeline, a pipeline in it, one iteration of a loop; of a loop the list of its iterations.
+"""The graph of one scope of a run: the pipeline, a pipeline in it, or one iteration of a loop; for a loop, its iterations.
 
 A scope is named by the path of its task, the pipeline itself by an empty name, an iteration by ``PATH#NUMBER``. One pass over the
 tasks counts what is inside each of them, whatever the depth: a task is always recorded after the one that it is in.
@@ -25,7 +25,7 @@ __all__ = ["MOST_DRAWN", "graph"]
 
 
 MOST_DRAWN = 600
-"""Nodes of one scope up to which it is drawn; a larger one is a table."""
+"""The most nodes of a drawn scope; a larger one is a table."""
 
 _MOST_EDGES = 5_000  # of one scope that is drawn
 _PAGE = 1_000  # nodes in one answer
@@ -35,7 +35,7 @@ _DIGITS = 10  # of the number of an iteration, at most
 
 @dataclass(slots=True)
 class _Inside:
-    """The totals of a scope's tasks. Tasks that are pipelines are counted by the tasks in them."""
+    """The totals of a scope's tasks. Pipelines count by their tasks."""
 
     counts: Counter[str] = field(default_factory=Counter)
     attempts: int = 0
@@ -189,7 +189,7 @@ def _node(state: RunState, task: TaskState, inside: Mapping[str, _Inside], costs
 
 
 def _planned(place: Scope, spec: TaskSpec) -> dict[str, Any]:
-    """A task of a scope that is not open yet."""
+    """A task of a scope that has not been opened."""
     path = place.child(spec.name)
     return {
         "id": path,
@@ -223,10 +223,10 @@ def _kind(spec: TaskSpec) -> str:
 
 
 def _edges(place: Scope, tasks: Iterable[TaskState], waiting: Iterable[TaskSpec]) -> list[list[str]] | None:
-    """Pairs of tasks of which the second one waits for the first; ``None`` where there are too many to draw."""
+    """Pairs of tasks whose second waits for the first; ``None`` if there are too many to draw."""
     named: dict[str, list[str]] = {}
     after: list[tuple[str, tuple[str, ...]]] = []
-    for task in tasks:  # those that an orchestrator made may have one template, and so one name
+    for task in tasks:  # an orchestrator's may share a template, and so a name
         named.setdefault(task.plan.spec.name, []).append(task.path)
         after.append((task.path, task.plan.spec.after))
     for spec in waiting:

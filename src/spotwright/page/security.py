@@ -1,14 +1,14 @@
-"""Refuses every request that did not come from the page itself, before anything is read for it.
+"""Refuse every request that does not come from the page itself, before reading anything for it.
 
-A page on loopback is reachable by every site that the same browser shows. What keeps those out, each enough for its own attack:
+A page on loopback is reachable from every site in the same browser. These checks keep them out, each against one attack:
 
 - the ``Host`` must be a loopback name or one that ``--host-name`` gave (a foreign name that points to 127.0.0.1);
 - a foreign ``Origin``, or ``Sec-Fetch-Site: cross-site``, is refused (a foreign page that sends requests);
 - only GET and HEAD are answered (the page is read-only);
-- who asks must be known: see :mod:`spotwright.page.identity`.
+- the caller must be known: see :mod:`spotwright.page.identity`.
 
-Every answer carries a policy that lets the browser run the files of this server alone, with Trusted Types, so text of a run
-cannot become a script. The policy is the one of https://www.w3.org/TR/CSP3/ and https://www.w3.org/TR/trusted-types/.
+Every answer has a policy that lets the browser run only this server's files, with Trusted Types, so text of a run cannot become
+a script. The policy is the one of https://www.w3.org/TR/CSP3/ and https://www.w3.org/TR/trusted-types/.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Headers(Protocol):
         """The first value."""
 
     def getall(self, name: str, default: list[str], /) -> list[str]:
-        """All values, of a header that was sent more than once."""
+        """All values of a repeated header."""
 
 
 class Refusal(NamedTuple):
@@ -45,7 +45,7 @@ class Refusal(NamedTuple):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine alone."""
+    """Whether a host name or address means only this machine."""
     name = host.strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -60,8 +60,8 @@ def refusal_of(
 ) -> Refusal | None:
     """Why a request is refused before its sender is checked; ``None``: it is accepted.
 
-    ``target``: as it was sent. ``host_names``: names in addition to the loopback ones. ``is_page``: the address of a page, to
-    which a link elsewhere may lead.
+    ``target``: as sent. ``host_names``: names beside the loopback ones. ``is_page``: a page's address, which other sites may
+    link to.
     """
     if method not in _METHODS:
         return Refusal(405, "method", "the page is read-only: send GET or HEAD")
@@ -91,7 +91,7 @@ def refusal_of(
 
 
 def _path(target: str) -> str:
-    """The path of a target with its characters; empty where browsers cannot read it either."""
+    """The decoded path of a target; empty if browsers cannot decode it either."""
     written = target.partition("?")[0]
     try:
         return "" if _NO_CODE.search(written) else unquote(written, errors="strict")

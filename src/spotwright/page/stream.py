@@ -1,10 +1,10 @@
-"""Server-sent events: what changes in a run while a window shows it.
+"""Server-sent events: the changes of a run while a window shows it.
 
-All windows that follow a run share one look at it four times a second, in a worker. What a window gets has the number of the
-run's last event, so it knows what it has seen already. A window whose place is forgotten loads again (``reset``).
+All windows that follow a run share one look at it four times a second, in a worker. Each message has the number of the run's
+last event, so a window knows what it has seen. A window whose place is forgotten reloads (``reset``).
 
-Server-sent events are https://html.spec.whatwg.org/multipage/server-sent-events.html: the browser connects again by itself, and
-names the last ``id`` that it got.
+Server-sent events are https://html.spec.whatwg.org/multipage/server-sent-events.html: the browser reconnects by itself and
+sends the last ``id``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Followers", "event"]
 
 _EVERY = 0.25  # seconds between looks at a followed run
 _IDLE_EVERY = 1.0  # at one without an engine
-_FULL = 40  # looks that a slow window has not received yet; then it loads again
+_FULL = 40  # looks pending for a slow window; beyond, it reloads
 
 
 def event(name: str, document: Any, identity: str = "") -> bytes:
@@ -43,7 +43,7 @@ class Followers:
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     async def follow(self, run: str, made_at: str, after: int) -> AsyncIterator[bytes]:
-        """The events of a run from a place on, without end."""
+        """The endless events of a run from a place on."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_FULL)
         windows = self._windows.setdefault(run, set())
         windows.add(queue)
@@ -67,7 +67,7 @@ class Followers:
                     task.cancel()
 
     async def _look(self, run: str, made_at: str, after: int) -> None:
-        """Look until the run has no followers, or cannot be read; then its windows are let go, and connect again."""
+        """Look until the run has no followers or is unreadable; then its windows are disconnected, and reconnect."""
         try:
             await self._look_on(run, made_at, after)
         finally:
@@ -77,7 +77,7 @@ class Followers:
                     _put(queue, b"", ends=True)
 
     async def _look_on(self, run: str, made_at: str, after: int) -> None:
-        number = 0  # of the head that was sent last
+        number = 0  # of the last sent head
         while True:
             answer = await self._workers.ask("changes", run, made_at=made_at, after=after, head=number)
             document = _document(answer)
@@ -91,7 +91,7 @@ class Followers:
             await asyncio.sleep(_EVERY if document["driven"] else _IDLE_EVERY)
 
     async def close(self) -> None:
-        """Let all windows go."""
+        """Disconnect all windows."""
         for task in list(self._looking.values()):
             task.cancel()
         for windows in self._windows.values():
@@ -100,7 +100,7 @@ class Followers:
 
 
 def _put(queue: asyncio.Queue[bytes | None], pieces: bytes, *, ends: bool = False) -> None:
-    if queue.full():  # the window does not read: it gets the newest state when it does
+    if queue.full():  # a window that does not read gets the newest state later
         while not queue.empty():
             queue.get_nowait()
         pieces, ends = event("reset", {}), True

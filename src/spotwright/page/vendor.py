@@ -1,8 +1,8 @@
-"""The page's modules of others, such as Preact: they come from npm, are in the wheel, and are not in the repository.
+"""The page's third-party modules, such as Preact: from npm, in the wheel, and not in the repository.
 
-``assets/vendor.json`` is the one table of them: for each name that a module imports, its file in ``assets/vendor``, where that
-lies in npm's folder, and its SHA-256. The server makes the import map of it, ``scripts/page_assets.py`` the files, and
-``setup.py`` builds no wheel without them. Only the standard library is used, because a build has no other.
+``assets/vendor.json`` lists them: for each imported name its file in ``assets/vendor``, its source in npm's folder, and its
+SHA-256. The server makes the import map from it, ``scripts/page_assets.py`` the files, and ``setup.py`` refuses to build a
+wheel without them. It uses only the standard library, as builds have to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def vendor_files(table: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def vendor_modules(table: Path = TABLE) -> dict[str, str]:
-    """The file in ``assets/vendor`` for each name that a module imports: what an import map says."""
+    """The file in ``assets/vendor`` for each imported name, for the import map."""
     return {name: entry["file"] for name, entry in json.loads(table.read_text(encoding="utf-8")).items()}
 
 
@@ -51,7 +51,7 @@ def vendor_faults() -> list[str]:
 
 
 def ensure_vendor() -> None:
-    """Create the files in a clone, which takes npm and some seconds the first time. Raises :class:`InputError`.
+    """Create the files in a clone, which needs npm and takes seconds the first time. Raises :class:`InputError`.
 
     The error names the command to run. No effect if all files exist.
     """

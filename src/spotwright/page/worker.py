@@ -1,4 +1,4 @@
-"""The process that reads runs: it answers one question after the other, and fills the index of runs in between.
+"""The process that reads runs, answers one question after the other, and fills the index of runs in between.
 
 ``python -m spotwright.page.worker`` reads the settings, then questions, from standard input, and writes answers to standard
 output (:mod:`spotwright.page.workers` has the frames). It ends with its input.
@@ -26,7 +26,7 @@ FORMAT = "spotwright-page/1"
 
 _DEEPEST = 220  # levels of a document
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-_IDLE = 0.5  # seconds until a worker without questions looks whether runs that go on are to be read again
+_IDLE = 0.5  # seconds until an idle worker checks whether active runs are due for a read
 
 
 def _encoded(document: Any) -> tuple[bytes, bool]:
@@ -34,7 +34,7 @@ def _encoded(document: Any) -> tuple[bytes, bool]:
         return document, False
     try:
         written = _TO_JSON({"format": FORMAT, **document})
-    except (ValueError, RecursionError):  # a number that JSON does not have, or lists within lists
+    except (ValueError, RecursionError):  # a number that JSON lacks, or too deep lists
         written = ""
     if not (written and written.isascii() and written.isprintable()) or "\\u" in written:
         written = _TO_JSON(_visible({"format": FORMAT, **document}))
@@ -43,9 +43,9 @@ def _encoded(document: Any) -> tuple[bytes, bool]:
 
 
 def _visible(value: Any, level: int = 0) -> Any:
-    """A document whose texts show what they hide, because task names and logs are untrusted.
+    """A document with hidden characters made visible, because task names and logs are untrusted.
 
-    Numbers that JSON does not have, which a task may report, are texts, and what lies too deep to be shown is ``...``.
+    Numbers that JSON lacks, which a task may report, become strings, and too deep values ``...``.
     """
     if isinstance(value, str):
         return visible(value, block=True)
@@ -76,7 +76,7 @@ def _read(stream: BinaryIO) -> dict[str, Any] | None:
 
 
 def _exactly(stream: BinaryIO, length: int) -> bytes | None:
-    """So many bytes, which a pipe may give in pieces; ``None`` at the end of the input."""
+    """Exactly this many bytes, which a pipe may split; ``None`` at the end of the input."""
     found = b""
     while len(found) < length:
         piece = stream.read(length - len(found))
@@ -90,7 +90,7 @@ def main() -> None:
     """Answer until the input ends, and fill the index between questions."""
     questions = os.fdopen(os.dup(0), "rb", buffering=0)
     output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not write among the answers
+    os.dup2(2, 1)  # prints must not mix with the answers
     settings = _read(questions)
     if settings is None:
         return

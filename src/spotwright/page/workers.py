@@ -1,9 +1,9 @@
-"""The processes that read runs, asked by the web process, which does not compute.
+"""The processes that read runs for the web process, which does not compute.
 
-Folding 120,000 events takes more than half a second. In the process that answers requests it would stop every other answer. A run
-belongs to one worker by the digest of its name, so that its state is kept once.
+Folding 120,000 events takes more than half a second, which would block every other answer in the web process. A run's worker is
+chosen by the digest of its name, so that its state is kept once.
 
-A question is JSON, an answer bytes that are sent on as they are, both through the pipes of the process. They share nothing else.
+A question is JSON, an answer bytes that are passed on unchanged, both through the process's pipes. They share nothing else.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ QUESTION = struct.Struct(">I")
 ANSWER = struct.Struct(">IHBI")
 """Before an answer: the number of its question, an HTTP status, 1 where the body is compressed with gzip, its length."""
 
-_LONGEST = 120.0  # seconds that an answer may take; a worker that takes longer hangs, and is ended
+_LONGEST = 120.0  # seconds for an answer; a slower worker counts as hanging and is ended
 _ENDING = 2.0  # seconds until a worker that does not end is killed
-_WAITING = 200  # questions to one worker that wait; more are refused: a client asks faster than can be read
+_WAITING = 200  # waiting questions of one worker; more are refused, because the client is too fast
 
 
 class Answer(NamedTuple):
-    """The answer of a worker. ``body`` is compressed with gzip where ``is_gzip``."""
+    """The answer of a worker. ``body`` is compressed with gzip if ``is_gzip``."""
 
     status: int
     body: bytes
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 class Workers:
-    """Starts workers on first use, and again after one has died."""
+    """Starts workers on first use, and replaces dead ones."""
 
     def __init__(self, settings: Mapping[str, Any], count: int = 1) -> None:
         self._settings = dict(settings)
@@ -52,11 +52,11 @@ class Workers:
 
     @property
     def pids(self) -> Sequence[int]:
-        """The processes that live now."""
+        """The pids of the living processes."""
         return [worker.pid for worker in self._workers if worker.pid]
 
     async def close(self) -> None:
-        """End the processes, also those that hang."""
+        """End the processes, even hanging ones."""
         await asyncio.gather(*(worker.close() for worker in self._workers))
 
 
@@ -111,7 +111,7 @@ class _Worker:
         assert process.stdin is not None  # noqa: S101
         assert process.stdout is not None  # noqa: S101
         _write(process.stdin, self._settings)
-        self._process, self._waiting = process, {}  # the process before ends its own questions
+        self._process, self._waiting = process, {}  # the former process ends its own questions
         self._reader = asyncio.create_task(self._read(process.stdout, process, self._waiting))
         return process
 

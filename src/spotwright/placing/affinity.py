@@ -43,7 +43,7 @@ _NO_LABEL = "spotwright.dev/any-node"
 class Attraction:
     """The node affinity of a placement: conditions that must hold, and conditions that are preferred.
 
-    ``any_of``: conditions of which one must hold too, where the pools are of several forms without a common label.
+    ``any_of``: alternatives, one of which must hold too, where the pools have several forms without a common label.
     """
 
     required: tuple[Expression, ...] = ()
@@ -77,7 +77,7 @@ def rung_conditions(used: Sequence[Pool], pools: Mapping[str, Pool]) -> Sequence
 
 @lru_cache(maxsize=1024)
 def _attraction(used: tuple[Pool, ...], every: tuple[Pool, ...], *, is_named: bool) -> Attraction:
-    """What follows from the pools alone, and so is the same for all work that fits the same ones."""
+    """The part that depends on the pools alone, and so is the same for all work that fits them."""
     if not used:
         return Attraction()
     named = _names_expression(used, every) if is_named else []
@@ -99,7 +99,7 @@ def _attraction(used: tuple[Pool, ...], every: tuple[Pool, ...], *, is_named: bo
 
 
 def _class_expression(used: Sequence[Pool]) -> list[Expression]:
-    """The condition that selects the ComputeClass of these pools; none if they are not all of one. It orders its pools."""
+    """The condition that selects the ComputeClass of these pools; none if they are not all in one. The class orders its pools."""
     compute_class = compute_class_of(used)
     return [{"key": COMPUTE_CLASS, "operator": "In", "values": [compute_class]}] if compute_class else []
 
@@ -135,7 +135,7 @@ def off_idle_gpus(
 
 
 def off_windows(ladder: Ladder, wanted: Attraction, pools: Mapping[str, Pool]) -> list[Expression]:
-    """The condition that keeps work off nodes of Windows where no other one does: they have no taint by themselves."""
+    """The condition that keeps work off nodes of Windows where no other one does: these have no taint by default."""
     required = [Condition(e["key"], e["operator"], tuple(e.get("values") or ())) for e in wanted.required]
     added = tuple(toleration for rung in ladder.rungs for toleration in rung.tolerations)
     for name in ladder.refusals if ladder.keeps_off_windows else ():
@@ -167,7 +167,7 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
     if not names_capacity and any(pool.automatic or providers.of(pool).adds_pools for pool in selected):
         without = list(_negative(selected, others))
         if all(any(_excludes(one, pool) for one in without) for pool in others):
-            return without  # the provider may add pools at any time, with unknown names
+            return without  # the provider may add pools at any time, whose names are unknown
     if positive:
         return positive
     negative = list(_negative(selected, others))
@@ -184,9 +184,9 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
 
 
 def _forms(used: Sequence[Pool], every: Sequence[Pool]) -> tuple[Expression, ...]:
-    """A condition for each form of spot capacity among the pools, of which one must hold; none if one condition serves all.
+    """One condition for each form of spot capacity among the pools, as alternatives; none if one condition serves all.
 
-    Node pools of AKS beside those that Karpenter makes there are such forms: no label is on the nodes of both.
+    AKS node pools and Karpenter's pools on AKS are such forms: their nodes share no label.
     """
     try:
         capacity_expressions(used, every, spot=True)
@@ -214,7 +214,7 @@ def conditions_from_attempt(
 ) -> list[Expression]:
     """The conditions for later attempts, which every node meets in earlier ones.
 
-    ``choose`` returns an expression of the controller for two texts: that of earlier attempts, and that of later ones.
+    ``choose`` returns the controller's expression for two texts: for earlier attempts, and for later ones.
     """
     return [
         {
@@ -229,7 +229,7 @@ def conditions_from_attempt(
 def _names_expression(used: Sequence[Pool], every: Sequence[Pool]) -> list[Expression]:
     """The conditions that select exactly these pools; empty without others.
 
-    Pools that the provider makes by itself have no name that selects them, so the labels of the others exclude those.
+    Pools that the provider makes by itself have no such name: they are selected by excluding the others' labels.
 
     Raises :class:`ConfigError` if no label distinguishes them from the others.
     """

@@ -1,9 +1,9 @@
 """Which aliases and merge keys of an edited document stay, and which values are written out.
 
-A value with an anchor stands once in the text and counts in several places. An edit is made at the anchor, and an alias stays
-where its place needs the same value afterwards. Where it needs another one, the alias is replaced by the value; the anchor and
-all other aliases stay. A merged key that needs another value is written into its own mapping, which wins over the merge key. A
-merge key that would bring in a key too many is replaced by the keys that it brought before.
+A value with an anchor is written once and counts in several places. An edit is made at the anchor, and an alias stays if its
+place needs the same value afterwards. Otherwise the alias is replaced by its value; the anchor and all other aliases stay. A
+merged key that needs another value is written into its own mapping, which wins over the merge key. A merge key that would bring
+in an unwanted key is replaced by the keys that it brought before.
 
 The copy keeps the spelling of the text: scalars as they are written there, and parts with their own anchors
 as aliases.
@@ -47,7 +47,7 @@ __all__ = [
 
 
 MAX_WRITTEN_OUT = 20_000_000
-"""How many characters of what aliases share are written out in one document, or repeated for the items of one list."""
+"""The most characters of shared values that are written out in one document, or repeated for the items of one list."""
 
 
 def remedy(file: str) -> str:
@@ -92,7 +92,7 @@ class WriteOut(NamedTuple):
 
 @dataclass(slots=True)
 class Sharing:
-    """What becomes of the edits of a document with aliases.
+    """Where the edits of a document with aliases are made.
 
     ``edits`` are made where they stand. ``silent`` are made with others: inside a value that is written out, or at the anchor of
     an alias that stays.
@@ -130,14 +130,14 @@ def as_written(text: str, node: Node) -> Any:
     return _Copier(text, Counter(), {}).content(node, data_of(node), 0)
 
 
-_NOWHERE: Path = ("<<",)  # the path of what stands inside a merge key
+_NOWHERE: Path = ("<<",)  # the path of everything inside a merge key
 
 
 class _Walk:
     """Visits the nodes of a document in the order of the text, with the values that they have after the edits.
 
-    ``finals`` has these values of the nodes with an anchor met so far. A node that is met again stands there for an alias.
-    ``covered`` are paths with edits that are made elsewhere; what no path leads to (a mapping inside a merge key) has ``None``.
+    ``finals`` has these values of the nodes with an anchor met so far. A node that is met again is there through an alias.
+    ``covered`` are paths whose edits are made elsewhere; the path is ``None`` inside a merge key, where no path leads.
     """
 
     def __init__(self, document: Document, edits: Sequence[Edit]) -> None:
@@ -170,7 +170,7 @@ class _Walk:
             is_block = isinstance(node, ScalarNode) and node.style in (
                 "|",
                 ">",
-            )  # its end mark stands behind the line end
+            )  # its end mark is behind the line end
             self._end = (
                 len(self._text[node.start_mark.index : end].rstrip()) + node.start_mark.index if is_block else end
             )

@@ -68,11 +68,11 @@ _HOOKS: Mapping[str, str] = {"helm.sh/hook": "Helm", "argocd.argoproj.io/hook": 
 
 
 RETRIES_STAY = "its retries stay as they are (--only)"
-"""What an interruption does where the group of retries is not written."""
+"""The effect of an interruption if the group of retries is not written."""
 
 
 class Level(StrEnum):
-    """The severity of a finding. What cannot be placed at all is an error, not a finding.
+    """The severity of a finding. An object that cannot be placed is an error, not a finding.
 
     A value of the policy that does not hold is a warning if the user set it, and a note if it is built in.
     """
@@ -84,8 +84,8 @@ class Level(StrEnum):
 class Finding(NamedTuple):
     """A message for the user about a line of a manifest. Findings with one ``group`` differ only in the name of the object.
 
-    ``to_do``: what must be done in the cluster before the placed file can run as it says. ``not_judged``: what could not be
-    judged, if the message is about that.
+    ``to_do``: it must be done in the cluster before the placed file works as written. ``not_judged``: what could not be judged,
+    if that is the message.
     """
 
     level: Level
@@ -102,14 +102,14 @@ class Finding(NamedTuple):
 
 
 MOST_RETRIES = 10_000
-"""The most retries of a work's own controller that are counted; one that retries without a bound has as many."""
+"""The most retries counted for a workload's controller; unlimited retries count as this many."""
 
 
 class OwnRetries(NamedTuple):
     """How often the controller of a role's pods tries them again after an error, whatever the policy says.
 
-    ``name`` names the field for people (``its own backoffLimit``). ``is_default``: it is unwritten, and what the controller
-    does without the field.
+    ``name`` names the field for people (``its own backoffLimit``). ``is_default``: the field is unset, and this is the
+    controller's default.
     """
 
     times: int
@@ -136,8 +136,8 @@ class PlaceOptions:
 
     ``pod_paths``: patterns of further pod specs, with ``*`` for any item or key. ``may_add``: whether documents may be added in
     front of others. ``only_explain``: the placed text is not written anywhere, and the roles say who enforces every value.
-    ``only``: the groups of changes that are written. ``has_webhook``: every pod gets the rung of its attempt when it is created,
-    and the budgets hold there, so it needs no warning that the object alone cannot do it.
+    ``only``: the groups of changes that are written. ``has_webhook``: each pod gets its attempt's rung at creation and the
+    budgets hold there, so the limits of the object alone need no warning.
     """
 
     replace_retries: bool = False
@@ -150,20 +150,20 @@ class PlaceOptions:
 
 @dataclass(slots=True)
 class RoleReport:
-    """The facts about one role for ``explain``: its pools in order, why others are refused, and what an interruption does.
+    """One role's facts for ``explain``: its pools in order, why others are refused, and the effect of an interruption.
 
     ``frozen``: what the API server does not let you change on a live object. ``notes``: settings ready to paste, printed once
-    for all roles that have them. ``on_demand_reason``: why the role is kept on on-demand though the user did not say so.
-    ``queue``: what Kueue decides, for work in one of its queues; ``is_queue_reversed``: that has on-demand before spot.
+    for all roles that have them. ``on_demand_reason``: why the role is kept on on-demand without the user's word.
+    ``queue``: what Kueue decides, for work in one of its queues; ``is_queue_reversed``: the queue has on-demand before spot.
 
-    ``torchrun``: the variable with which torchrun starts in its pods, where that is started there.
+    ``torchrun``: the variable for torchrun in its pods, if they start it.
 
-    ``mechanism``: how the kind retries, which decides who enforces the policy. ``anchors``: the parts of the object that have
+    ``mechanism``: how the kind retries, which decides who enforces the policy. ``anchors``: the parts of the object that hold
     the fields, by their names in the table of enforcement.
 
     ``identity``: the work, run and index of the role's pods, as :class:`~spotwright.placing.pods.Role` has them. ``tasks``: the
-    paths of all tasks that share the role, where these are several. ``own_retries`` names the source of values that the policy
-    has from the role's own controller. ``not_judged`` are those of its pools of which it is not known whether it fits.
+    paths of all tasks that share the role, if several. ``own_retries`` names the source of values that the policy takes from
+    the role's controller. ``not_judged`` are pools of which it is unknown whether the role fits.
     """
 
     name: str
@@ -190,7 +190,7 @@ class RoleReport:
 
     @property
     def maybe(self) -> Mapping[str, str]:
-        """The pools of which it is not known whether the role fits there, each with the reason."""
+        """The pools of which it is unknown whether the role fits, each with the reason."""
         return {one.name: one.why for one in self.not_judged if one.subject is Subject.POOL}
 
     def anchor(self, name: str, editor: Editor, path: Path) -> None:
@@ -198,7 +198,7 @@ class RoleReport:
         self.anchors[name] = Anchor(path, editor.get, editor.document.get)
 
     def enforced(self, name: str) -> Enforced:
-        """Who enforces a field of the policy in the object as it is placed so far."""
+        """Who enforces a field of the policy in the object, with all edits so far."""
         if self.queue and (name, self.policy.spot) == ("spot", Spot.PREFER):
             return IN_A_REVERSED_QUEUE if self.is_queue_reversed else IN_A_QUEUE
         if self.queue and self.on_spot and name in ("fall_back_after", "pending_timeout"):
@@ -206,7 +206,7 @@ class RoleReport:
         return resolve_fact(self.mechanism.facts, name, self.policy, self.anchors, on_spot=self.on_spot)
 
     def settle(self, names: Iterable[str]) -> None:
-        """Keep who enforces these fields, and let the object go."""
+        """Keep who enforces these fields, and release the object."""
         self.enforcement = {name: self.enforced(name) for name in names}
         self.anchors.clear()
 
@@ -215,7 +215,7 @@ FindObject = Callable[[str, str, str | None], Document | None]
 """Finds a document by kind, name and namespace, in the same input and in the files of ``--with``."""
 
 AddDocument = Callable[[Mapping[str, Any]], bool]
-"""Adds a document in front of the current one. False if another one of its name was added with other content."""
+"""Adds a document in front of the current one. False if another one of its name was already added with different content."""
 
 FindAll = Callable[[str], Sequence[Document]]
 """Finds every document of a kind, in the same input and in the files of ``--with``: for objects that others refer to."""
@@ -240,7 +240,7 @@ class PlaceContext:
     ``base`` is its path in the document: ``()``, or that of a Katib trial. ``owner`` is the policy path of the object around it
     (an experiment), ``outer`` that object's context. ``reported`` has this object's findings, so that none is reported twice.
     ``is_input``: whether the command places a document too. ``add`` is ``None`` where no documents can be added.
-    ``is_queued``: whether Kueue gives work of an apiVersion and a kind the default queue of its namespace.
+    ``is_queued``: whether Kueue assigns an apiVersion and kind the default queue of its namespace.
     """
 
     editor: Editor
@@ -282,7 +282,7 @@ class PlaceContext:
 
     @property
     def hook(self) -> str:
-        """Why the object is kept on on-demand as a hook of a release, or the object around it; empty if it is not a hook.
+        """Why the object, or the object around it, is kept on on-demand as a release hook; empty if it is not a hook.
 
         It is empty too if the hook has its own policy, or one in ``policy.tasks``.
         """
@@ -297,13 +297,13 @@ class PlaceContext:
 
     @property
     def queue(self) -> str:
-        """The queue of Kueue that admits the object, by its label, or else the default one, or empty."""
+        """The Kueue queue that admits the object: by its label, else the default one; empty without one."""
         labels = self.get("metadata", "labels", default=None) or {}
         return str(labels.get(QUEUE_LABEL) or "") or (DEFAULT_QUEUE if self.default_queue is not None else "")
 
     @property
     def default_queue(self) -> Document | None:
-        """The LocalQueue that admits the object because it names none; ``None`` if the files have no such one."""
+        """The LocalQueue that admits the object if it names none; ``None`` if the files have no such queue."""
         labels = self.get("metadata", "labels", default=None) or {}
         found = None if labels.get(QUEUE_LABEL) else self.find("LocalQueue", DEFAULT_QUEUE, self.namespace)
         if found is None or not str(found.get(("apiVersion",), "")).startswith("kueue.x-k8s.io/"):
@@ -355,7 +355,7 @@ class PlaceContext:
         Precedence: ``policy.tasks``, then the object's own policy (label ``spotwright.dev/spot``, annotation
         ``spotwright.dev/policy``, also of an object around it), then ``on_demand_reason`` (why a role is kept on on-demand),
         then ``policy.default``. The reason counts only if the default policy sets ``spot``. ``own`` replaces the object's own
-        policy; ``kfp`` has KFP's own settings of a task, which are weaker than both. ``is_pinned``: the reason is stronger
+        policy; ``kfp`` has KFP's settings of a task, which are weaker than both. ``is_pinned``: the reason is stronger
         than the object's own policy. ``retries`` are the retries of the role's controller: written ones are stronger than
         ``policy.default``, as KFP's own settings are, unless ``--replace-retries`` replaces them; a default is weaker.
         """
@@ -385,7 +385,7 @@ class PlaceContext:
         return policy
 
     def _name_overridden(self, own: Sequence[Layer], tasks: Sequence[Layer], policy: Policy) -> None:
-        """Report what an object's own policy says in vain, because ``policy.tasks`` of the configuration says otherwise."""
+        """Report what ``policy.tasks`` of the configuration overrides in an object's own policy."""
         for layer in own if tasks else ():
             for key, value in layer.values.items():
                 source = policy.sources.get(key)
@@ -400,7 +400,7 @@ class PlaceContext:
         return bool(self._own_policy())
 
     def asks_itself(self, path: str, field: str) -> bool:
-        """Whether the object itself or ``policy.tasks`` sets a field of the role's policy, and not the default alone."""
+        """Whether the object itself or ``policy.tasks`` sets a field of the role's policy; the default does not count."""
         _, tasks = self.config.layers_for(path)
         return any(layer.values.get(field) is not None for layer in (*self._own_policy(), *tasks))
 
@@ -409,7 +409,7 @@ class PlaceContext:
         outer = self.outer._own_policy() if self.outer is not None else []  # noqa: SLF001 (its own class)
         labels, annotations = self._metadata()
         document, at = self.editor.document, self.at("metadata")
-        is_set = POLICY_ANNOTATION in annotations or SPOT_LABEL in labels  # most objects set none, and name no line
+        is_set = POLICY_ANNOTATION in annotations or SPOT_LABEL in labels  # most objects set none; they need no line
         try:
             layer = own_layer(labels, annotations, f"{document.file}:{document.line(at)}") if is_set else None
         except ValueError as error:
@@ -432,7 +432,7 @@ class PlaceContext:
         return found
 
     def _compare(self, label: str | None, layer: Layer) -> None:
-        """Report a label that says something else than the annotation beside it, which alone counts."""
+        """Report a label that differs from the annotation beside it, which alone counts."""
         said = layer.values.get("spot")
         if label is not None and label != said:
             text = f"the label {SPOT_LABEL}: {label} does not count: the annotation {POLICY_ANNOTATION} says "

@@ -44,7 +44,7 @@ class PipelinePair(Document):
     """A pipeline document and its platform document, if there is one, as the items of a list."""
 
     def show(self, path: Path) -> str:
-        """A path as messages write it, without the number of the document: its first key says which of the two it is."""
+        """A path as messages write it, without the document's number: its first key shows which document it is."""
         return show(path[1:])
 
     def reparse(self, text: str) -> Document | None:

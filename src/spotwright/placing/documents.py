@@ -3,8 +3,8 @@ r"""YAML documents with the position of every value, so that an edit changes no 
 Paths are tuples of keys and indexes. The composer is :mod:`spotwright.yaml_composer`; pairs of JSON escapes (an emoji as
 ``\ud83d\udd53``), which it does not know, are hidden from it.
 
-A document may refer to others (a TrainJob to its runtime): they are found in the same input, then in the files of ``--with``,
-also inside a ``List``.
+A document may refer to others (a TrainJob to its runtime): the lookup covers the same input, then the files of ``--with``, also
+inside a ``List``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
-_PRIVATE = 0xE100  # a private use area of Unicode, which YAML takes for letters
+_PRIVATE = 0xE100  # a private use area of Unicode, which YAML reads as letters
 _HIDE = {code: code + _PRIVATE for code in range(0x20, 0x7F)}
 _REVEAL = {hidden: code for code, hidden in _HIDE.items()}
 _ESCAPE = chr(_HIDE[ord("\\")])
@@ -92,7 +92,7 @@ class Document:
     """One YAML document of a file. ``start`` and ``end`` are its extent in ``text``, in characters.
 
     ``above`` is the number of lines of the file above ``text``, which may be a part of the file. ``shared`` has the nodes that
-    aliases name, by their identity. ``foreign`` has the values that nodes outside the document have now, where it shares them.
+    aliases name, by their identity. ``foreign`` has the present values of shared nodes outside the document.
     ``is_json``: it is JSON, so that additions must be JSON too. With aliases it is not JSON.
     """
 
@@ -106,10 +106,10 @@ class Document:
     shared: dict[int, Shared] = field(default_factory=dict)
     foreign: Mapping[int, Any] = field(default_factory=dict)
     is_json: bool = field(init=False)
-    _nodes: dict[Path, Node | None] = field(default_factory=dict)  # those that were looked up
+    _nodes: dict[Path, Node | None] = field(default_factory=dict)  # looked up so far
 
     def __post_init__(self) -> None:
-        """Note whether it is JSON, by which every addition is written."""
+        """Note whether it is JSON; additions are then JSON."""
         root = self.root
         if isinstance(root, SequenceNode) and root.value:
             root = root.value[0]  # a pipeline
@@ -142,11 +142,11 @@ class Document:
         return isinstance(self.root, MappingNode) and self.root.flow_style
 
     def existing(self, paths: Iterable[Path]) -> set[Path]:
-        """Those of the paths at which a value stands, also a null."""
+        """The paths that have a value, also a null."""
         return {path for path in paths if self.node(path) is not None}
 
     def key_node(self, path: Path) -> ScalarNode | None:
-        """The node of the last key of a path; ``None`` if the mapping has not that key itself (it may be merged into it)."""
+        """The node of the last key of a path; ``None`` if the mapping itself lacks the key (it may be merged in)."""
         parent = self.node(path[:-1])
         if not isinstance(parent, MappingNode) or not isinstance(path[-1], str):
             return None
@@ -194,7 +194,7 @@ class Document:
         return str(yaml.safe_dump(value, sort_keys=False, width=10**6, default_flow_style=flow))
 
     def removable_parts(self, added: Mapping[Path, Any]) -> Mapping[Path, list[Path]]:  # noqa: ARG002 (a pair has parts)
-        """By the path of an added value: paths in it that can be removed one by one. What has none is removed as a whole."""
+        """For the path of an added value: the paths in it that can be removed one by one; without any it is removed whole."""
         return {}
 
     def _line(self, node: Node) -> int:

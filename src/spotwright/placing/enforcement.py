@@ -1,9 +1,8 @@
-"""Who keeps each value of the policy on a kind, and through which field of the object.
+"""Who enforces each value of the policy on a kind, and through which field of the object.
 
-A policy has the same fields for every kind, but no kind can keep all of them. So each kind has a fact for each field, and
-``explain`` prints it beside the value: a value without an enforcer is not a promise. The table has a row for each way in which
-kinds go on after the end of an attempt. A placed object has the fields of its kind with their values; values without effect are
-reported.
+A policy has the same fields for every kind, but no kind enforces all of them. So each kind has a fact for each field, and
+``explain`` prints it beside the value: without an enforcer a value is not a promise. The table has a row for each mechanism of
+retries. A placed object has the fields of its kind with their values; values without effect are reported.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ __all__ = [
 
 
 class Enforcer(StrEnum):
-    """Who keeps a value of the policy while the work runs."""
+    """Who enforces a value of the policy while the work runs."""
 
     OBJECT = "object"  # a field of the placed object, which Kubernetes or the kind's controller reads
     KIND = "kind"  # Kubernetes or the kind's controller, without a field
@@ -55,9 +54,9 @@ class Fact:
     """Who enforces one field of the policy on one kind.
 
     ``field``: where the value is written, as ``anchor:path`` (``job:backoffLimit``); the anchor is a part of the object.
-    ``name``: the field's name for people, if it is not the path. ``note``: what the enforcer does with the value, as far as it
-    is not what the policy says. ``absent``: the fact that holds where the object does not have the field. ``is_reported``: the
-    kind's module has its own finding about it.
+    ``name``: the field's name for people, if it is not the path. ``note``: how the enforcer deviates from the policy.
+    ``absent``: the fact that holds where the object does not have the field. ``is_reported``: the kind's module has its own
+    finding about it.
     """
 
     by: Enforcer
@@ -91,7 +90,7 @@ class Anchor:
 class Enforced:
     """Who enforces a value in one placed object. ``field`` is empty unless the object has it; ``text`` is for people.
 
-    ``is_silent``: it needs no report, because the kind's module does it, or because the value is about spot capacity
+    ``is_silent``: it needs no report, because the kind's module reports it, or because the value concerns spot capacity
     and the work stays on on-demand.
     """
 
@@ -113,11 +112,11 @@ def nothing(note: str = "", *, is_reported: bool = False) -> Fact:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mechanism:
-    """A way in which a kind goes on after the end of an attempt, with who keeps each field of the policy then.
+    """A kind's way of retrying an attempt, with the enforcer of each field of the policy.
 
-    ``title`` is its heading on the page of a kind; empty where it is the only way or the usual one. ``facts`` has every field of
-    the policy, ``spot`` by its value, and ``errors.retries: 0`` for kinds that retry no error. ``is_of_another``: another object
-    decides, as a TrainJob's runtime does.
+    ``title`` is its heading on the page of a kind; empty where it is the only way or the usual one. ``facts`` has every field
+    of the policy, ``spot`` by its value, and ``errors.retries: 0`` for kinds that retry no error. ``is_of_another``: another
+    object decides, such as a TrainJob's runtime.
     """
 
     title: str
@@ -156,7 +155,7 @@ def resolve_fact(
         if text:
             return Enforced(fact.by, fact.path, _with_note(text, fact.note))
         fact = fact.absent
-    if field == "grace_period" and not on_spot:  # it is the time that a notice leaves
+    if field == "grace_period" and not on_spot:  # only spot nodes give notice
         return Enforced(Enforcer.NOTHING, "", NOT_NEEDED, is_silent=True)
     if field == "grace_period" and policy.grace_period == KUBERNETES_GRACE and fact is None:
         return Enforced(Enforcer.KIND, "", "Kubernetes, by its default")
@@ -216,7 +215,7 @@ BACKOFFS: tuple[str, ...] = tuple(
     f"{kind}.{part}" for kind in ("interruptions", "errors") for part in ("backoff", "factor", "max_backoff")
 )
 BY_CONTROLLER = Fact(Enforcer.CONTROLLER)
-"""That only the Spotwright controller keeps the value."""
+"""Only the Spotwright controller enforces the value."""
 
 
 def required(note: str = "", absent: Fact | None = None) -> Fact:
@@ -242,11 +241,11 @@ POD_FACTS: Mapping[str, Fact] = {
     "checkpoint": in_object("pod:containers.0.env", "for code that reads it", name="SPOTWRIGHT_CHECKPOINT"),
     "image_pull_secrets": in_object("pod:imagePullSecrets"),
 }
-"""The fields of a pod, which every kind has; kinds of which only pods are placed enforce no other."""
+"""The fields of a pod, which every kind has; kinds whose pods alone are placed enforce no other."""
 
 
 def waits(note: str) -> Mapping[str, Fact]:
-    """The rows of backoffs of a kind that waits in its own way."""
+    """The backoff rows of a kind with a backoff that is not the policy's."""
     return dict.fromkeys(BACKOFFS, nothing(note))
 
 
@@ -259,7 +258,7 @@ PODS_ONLY = Mechanism(
         "errors.retries": nothing("the kind's own retries decide"),
     },
 )
-"""The way of unknown kinds."""
+"""The mechanism of unknown kinds."""
 
 NODES_ONLY = Mechanism(
     "",
@@ -268,4 +267,4 @@ NODES_ONLY = Mechanism(
         **{row: fact for row, fact in POD_FACTS.items() if row.startswith("spot: ") or row == "ladder"},
     },
 )
-"""The way of kinds of which only the pods' nodes are placed."""
+"""The mechanism of kinds that only place the nodes of their pods."""

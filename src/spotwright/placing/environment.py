@@ -1,9 +1,8 @@
 """The environment that every attempt has: run, task, attempt, notice and checkpoint, and the library that saves.
 
-The values come from fields of the pod, so that runs, indexes and attempts of one template differ. Pods that start torchrun get
-one variable of PyTorch's more, so that a lost node can be replaced. All attempts of one piece of
-work in one run share one place for checkpoints, and no other work uses it. Pods whose image may lack the checkpoint library
-get it, as ``target.package`` says.
+The values come from fields of the pod, so that runs, indexes and attempts of one template differ. Pods that start torchrun also
+get a PyTorch variable, so that a lost node can be replaced. All attempts of one piece of work in one run share a checkpoint
+place that no other work uses. Pods whose image may lack the checkpoint library get it, as ``target.package`` says.
 """
 
 from __future__ import annotations
@@ -70,20 +69,20 @@ CHECKPOINT_PATH = "/spotwright/checkpoint"
 
 _VOLUME = "spotwright-checkpoint"
 PVC = "pvc://"
-"""The beginning of a checkpoint's place that is a claim: ``pvc://NAME/FOLDER``."""
+"""The prefix of a checkpoint's place on a claim: ``pvc://NAME/FOLDER``."""
 
 _LABEL = "metadata.labels["
 _FIELDS = ("metadata.", "status.", "spec.")
-"""The beginnings of fields of a pod; the name of an object may have a dot too, but not after these words."""
+"""The prefixes of pod fields; an object's name may have a dot too, but not after these words."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptIdentity:
     """The run, task and index of a pod. ``run`` and ``index`` are field paths (``metadata.labels['job-name']``), or texts.
 
-    ``index`` is empty if pods have none or share their work. ``work`` names the work whose checkpoints belong together: the
-    task's path, or the object if its roles work on one thing. ``task`` may be a label of the pod (``metadata.labels['task']``).
-    ``is_elastic``: the pod's controller sets the variables of torchrun (``PET_*``), so its code is started by it.
+    ``index`` is empty if pods have none or share their work. ``work`` names the work that shares checkpoints: the task's path,
+    or the object if its roles work together. ``task`` may be a label of the pod (``metadata.labels['task']``). ``is_elastic``:
+    the pod's controller sets the variables of torchrun (``PET_*``), so torchrun starts its code.
     """
 
     task: str
@@ -94,14 +93,13 @@ class AttemptIdentity:
 
 
 TORCHRUN_VARIABLE = {"name": "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "value": "1"}
-"""The variable that pods get whose code torchrun starts: then its ranks do not share the store of the rendezvous.
+"""The variable for pods whose code torchrun starts: their ranks then do not share the rendezvous store.
 
-With a shared one, ranks that torchrun starts again (``--max-restarts``) read the addresses of those before, and gloo waits for
-them; and an agent that stays rank 0 does not publish the store's address in the next round, so that the agent that comes for a
-lost one waits in vain. The process of torchrun reads the variable, at each round, and hands the result to its ranks: in a rank
-it is too late. Source: PyTorch 2.15, ``torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`` (``use_agent_store``,
-``next_rendezvous``). The rendezvous ``static`` does not read it and always shares; ``--master-port``, ``--master-addr`` and
-``--node-rank`` choose it.
+With a shared one, restarted ranks (``--max-restarts``) read the addresses of their predecessors, and gloo waits for them; and
+an agent that stays rank 0 does not publish the store's address in the next round, so that a replacement agent waits for ever.
+The torchrun process reads the variable in each round and passes the result to its ranks: in a rank it is too late. Source:
+PyTorch 2.15, ``torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`` (``use_agent_store``, ``next_rendezvous``). The
+rendezvous ``static`` does not read it and always shares; ``--master-port``, ``--master-addr`` and ``--node-rank`` choose it.
 """
 
 SHARES_ITS_STORE = "ranks that start again, and a pod that comes for a lost one, may wait in vain"
@@ -118,13 +116,13 @@ TORCHRUN_REASON = "ranks that start again meet, and so does an agent that comes 
 
 _STARTS_TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b|\baccelerate\s+launch\b")
 _BY_AGENT = "WORKER_COMMAND"  # jobset v0.12, cmd/in-place-restart-agent
-_OF_TORCHRUN = "PET_"  # the beginning of the variables from which torchrun takes its options
+_OF_TORCHRUN = "PET_"  # the prefix of torchrun's option variables
 
 
 def environment_change(spec: Mapping[str, Any], identity: AttemptIdentity, checkpoint: str | None) -> PodChange:
-    """The variables of the containers of a pod spec that do its work, and the volume of the checkpoint. Existing ones stay.
+    """The variables of a pod spec's working containers, and the checkpoint volume. Existing ones stay.
 
-    So do an existing mount at the checkpoint's path and an existing volume of its name, because the API server refuses a second
+    So does an existing mount at the checkpoint's path and an existing volume of its name, because the API server refuses a second
     one: a JobSet that Trainer makes of a placed runtime has both, with the runtime's name in the folder.
     """
     place, claim, mount = _checkpoint(identity, checkpoint)
@@ -179,7 +177,7 @@ def starts_torchrun(container: Mapping[str, Any]) -> bool:
 
 
 def c10d_endpoint(container: Mapping[str, Any]) -> str:
-    """Where the agents of torchrun meet by c10d, if a container visibly starts it so; empty if not, or within one pod.
+    """The c10d rendezvous endpoint of torchrun, if a container visibly sets one; empty if not, or within one pod.
 
     ``container`` may be the trainer of a TrainJob, which has the same fields.
     """
@@ -193,7 +191,7 @@ def c10d_endpoint(container: Mapping[str, Any]) -> str:
 
 
 def restarts_ranks(container: Mapping[str, Any]) -> bool:
-    """Whether torchrun in a container visibly starts ranks again that have failed."""
+    """Whether torchrun in a container visibly restarts failed ranks."""
     text, variables = _text(container), {str(one.get("name")): one.get("value") for one in _variables_of(container)}
     found = _RESTARTS.search(text) if starts_torchrun(container) else None
     return (found[1] if found else str(variables.get(f"{_OF_TORCHRUN}MAX_RESTARTS") or "0")).strip("'\"") != "0"
@@ -206,7 +204,7 @@ _WITHIN_A_POD = re.compile(r"localhost\b|127\.|\[?::1|$")
 
 
 def torchrun_words(containers: Sequence[Any], working: Iterable[int], *, is_elastic: bool) -> str:
-    """What ``explain`` says of the variable for torchrun in the working containers of a pod; empty where none starts torchrun."""
+    """The line of ``explain`` on the torchrun variable in a pod's working containers; empty where none starts torchrun."""
     said: dict[str, list[str]] = {}
     for index in working:
         container = containers[index] if isinstance(containers[index], dict) else {}
@@ -239,7 +237,7 @@ def _has(items: Any, key: str, value: str) -> bool:
 
 
 def attempt_variables(identity: AttemptIdentity, checkpoint: str | None) -> list[dict[str, Any]]:
-    """The variables, for kinds whose pods take variables and no mounts: the checkpoint is among them if it is a URL."""
+    """The variables, for kinds whose pods take no mounts: with the checkpoint if it is a URL."""
     is_url = checkpoint is not None and not checkpoint.startswith(PVC)
     return list(_variables(identity, _checkpoint(identity, checkpoint if is_url else None)[0]))
 
@@ -247,7 +245,7 @@ def attempt_variables(identity: AttemptIdentity, checkpoint: str | None) -> list
 def _variables(identity: AttemptIdentity, place: str) -> Iterator[dict[str, Any]]:
     """The variables in order: Kubernetes resolves ``$(NAME)`` only from earlier variables."""
     yield _from_field("SPOTWRIGHT_RUN", identity.run)
-    is_label = identity.task.startswith(_LABEL)  # no object has a bracket in its name
+    is_label = identity.task.startswith(_LABEL)  # object names have no brackets
     yield (
         _from_field("SPOTWRIGHT_TASK", identity.task)
         if is_label
@@ -302,7 +300,7 @@ WAYS, WAYS_TO_ALL = (
     "(package: /PATH)"
     for distribution in (LIGHT, "spotwright")
 )
-"""The ways out that every kind has, for messages: to the library, and to the other modules of Spotwright too."""
+"""Remedies for every kind, for messages: to get the library, or the other modules of Spotwright too."""
 
 NO_PLACE = (
     "its code calls Checkpoint(), and its policy names no checkpoint, so what it saves goes with its pod: set checkpoint to "
@@ -320,7 +318,7 @@ LIBRARY_MOUNT = "/spotwright/library"
 """The folder in which pods have the library's file where a ConfigMap brings it."""
 
 MAKE_CONFIG_MAP = "spotwright checkpoint-file --config-map | kubectl -n NAMESPACE apply -f -"
-"""What makes the ConfigMap that all pods of a namespace mount."""
+"""The command for the ConfigMap that all pods of a namespace mount."""
 
 _LIBRARY_VOLUME = "spotwright-library"
 _MOUNT: Mapping[str, Any] = {"name": _LIBRARY_VOLUME, "mountPath": LIBRARY_MOUNT, "readOnly": True}
@@ -350,7 +348,7 @@ def delivery(target: Mapping[str, str]) -> tuple[Delivery | None, str]:
 
 
 def installs_spotwright(text: str) -> bool:
-    """Whether a command visibly installs the library with pip, as that of ``packages_to_install`` does."""
+    """Whether a command visibly installs the library with pip, as ``packages_to_install`` does."""
     return _INSTALLS_IT.search(text) is not None
 
 
@@ -370,8 +368,8 @@ def library_change(
 ) -> PodChange:
     """The library for the containers of a pod that has a place for checkpoints, or imports the library visibly.
 
-    ``is_asked``: the workload's own policy names the place. A pod that has it by default alone, and whose code may need no
-    library, does not wait for a ConfigMap that its namespace lacks.
+    ``is_asked``: the workload's own policy names the place. A pod with only a default place may not need the library, so it
+    does not wait for a missing ConfigMap.
     """
     how, value = delivery(ctx.config.target)
     containers = ctx.editor.get((*spec, "containers")) or ()
@@ -383,7 +381,7 @@ def library_change(
         change = _with_python_path(ctx, spec, role, path)
         if change is None or how is Delivery.PATH:
             return change or NO_CHANGE
-        is_shared = how is Delivery.CONFIG_MAP or ctx.options.has_webhook  # it can put no object before this one
+        is_shared = how is Delivery.CONFIG_MAP or ctx.options.has_webhook  # a webhook adds no objects
         return change | _mounted(ctx, spec, role, is_shared=is_shared, is_optional=not (visible or is_asked))
     if visible and how in (None, Delivery.PIP):
         cause = "" if how is None else "; target.package is installed in KFP components only"
@@ -408,13 +406,13 @@ def _text(container: Any) -> str:
 
 
 def _variables_of(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The variables of a container, as far as they have their shape."""
+    """The well-formed variables of a container."""
     given = container.get("env")
     yield from (one for one in given if isinstance(one, dict)) if isinstance(given, list) else ()
 
 
 def _with_python_path(ctx: PlaceContext, spec: Path, role: str, path: str) -> PodChange | None:
-    """The variable for every working container that lacks it. ``None`` where one has another value: what users wrote stays."""
+    """The variable for every working container that lacks it. ``None`` where one has another value, which stays."""
     containers = ctx.editor.get((*spec, "containers")) or ()
     values = {index: _python_path(containers[index]) for index in working_containers(containers)}
     for index, value in values.items():
@@ -427,7 +425,7 @@ def _with_python_path(ctx: PlaceContext, spec: Path, role: str, path: str) -> Po
 
 
 def _python_path(container: Mapping[str, Any]) -> str | None:
-    """The value of the variable in a container's env, as far as it stands there; ``None`` without the variable."""
+    """The literal value of the variable in a container's env (empty if it is a reference); ``None`` without it."""
     given = (str(one.get("value", "")) for one in _variables_of(container) if one.get("name") == "PYTHONPATH")
     return next(given, None)
 
@@ -446,8 +444,8 @@ def _has_library(spec: Mapping[str, Any]) -> bool:
 def library_of_pod(spec: Mapping[str, Any], target: Mapping[str, str], *, keeps_checkpoints: bool) -> PodChange:
     """The library for a pod that KFP has made of a component, if its command imports it, or if it keeps checkpoints.
 
-    It comes from the ConfigMap of the namespace, in a mount for which the pod never waits, unless ``target.package`` names
-    another way. Where the command is a shell script, lines in front of it keep the ``PYTHONPATH`` of the image.
+    It comes from the namespace's ConfigMap, in an optional mount, unless ``target.package`` names another way. Where the
+    command is a shell script, lines in front of it keep the ``PYTHONPATH`` of the image.
     """
     how, value = delivery(target)
     if how is Delivery.IMAGE or _has_library(spec):
@@ -489,7 +487,7 @@ def _is_shell(program: object, option: object) -> bool:
 
 
 def _longer_python_path(container: Mapping[str, Any], path: str) -> tuple[dict[str, str], ...]:
-    """The variable with a path after its value; empty if its value comes from elsewhere."""
+    """The variable with a path appended; empty if its value is a reference."""
     given = next((one for one in _variables_of(container) if one.get("name") == "PYTHONPATH"), {})
     own = str(given.get("value") or "")
     return () if "valueFrom" in given else ({"name": "PYTHONPATH", "value": f"{own}:{path}" if own else path},)
@@ -520,15 +518,15 @@ fi
 
 
 def _mounted(ctx: PlaceContext, spec: Path, role: str, *, is_shared: bool, is_optional: bool) -> PodChange:
-    """The object's own ConfigMap in each working container, put before the object; or that of the namespace.
+    """The object's own ConfigMap, added before the object, in each working container; or the namespace's.
 
-    The own one is named by a digest of the library and of the object's kind and name, so that deleting the objects of one file
-    takes the library from no other object.
+    The object's own is named by a digest of the library and of the object's kind and name, so that deleting one file's objects
+    does not take the library from others.
     """
     if _has_library(ctx.editor.get(spec)):
         return (
             PodChange()
-        )  # placed before, by a runtime's or an owner's ConfigMap; a second mount at one path is refused
+        )  # already placed with a runtime's or an owner's ConfigMap; a second mount at one path is refused
     object_ = config_map() if is_shared else _own_config_map(ctx)
     name = object_["metadata"]["name"]
     path_variable = "through PYTHONPATH; if an image sets PYTHONPATH itself, repeat its value in the container's env"

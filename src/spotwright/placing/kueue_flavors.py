@@ -1,11 +1,11 @@
-"""The ResourceFlavor of a pool, which has the pool's name, and which flavors Kueue may assign to work.
+"""The ResourceFlavor of a pool (named as the pool), and the flavors that Kueue may assign to work.
 
-Kueue assigns a flavor to the pods of a workload before they exist, and adds the flavor's labels to their node selector. It skips
-a flavor whose ``nodeTaints`` the pods do not tolerate, and one whose ``nodeLabels`` contradict the pods' node selector or
+Kueue assigns a flavor to the pods of a workload before they exist, and adds the flavor's labels to their node selector. It
+skips a flavor whose ``nodeTaints`` the pods do not tolerate, and one whose ``nodeLabels`` contradict the pods' node selector or
 required node affinity. Preferred affinity has no effect there. A condition on a label that the flavor does not have is ignored,
-since 0.18.6 and 0.19.0 also where other flavors have the label; the pods would then wait for a node that does not exist. So each
-pool that must not be used has to be excluded by a label that its own flavor has. Where the files have the objects of the queue,
-their flavors and their order count, else those that ``pools command --as kueue`` prints. Sources: kubernetes-sigs/kueue v0.19.2,
+since 0.18.6 and 0.19.0 also where other flavors have the label; the pods would then wait for a node that does not exist. So
+each unwanted pool must be excluded by a label of its own flavor. If the files have the queue's objects, their flavors and order
+count, else those that ``pools command --as kueue`` prints. Sources: kubernetes-sigs/kueue v0.19.2,
 ``pkg/scheduler/flavorassigner/flavorassigner.go`` (checkFlavorForPodSets, flavorSelector);
 ``site/content/en/docs/concepts/cluster_queue.md``.
 """
@@ -50,7 +50,7 @@ Condition = dict[str, Any]
 
 
 def flavor_labels(pool: Pool) -> dict[str, str]:
-    """The labels of a pool's flavor: its nodes' labels, at most eight; the machine type and the zone are the first to go."""
+    """The labels of a pool's flavor: its nodes' labels, at most eight; the machine type and the zone are dropped first."""
     labels = {key: value for key, value in providers.labels(pool).items() if key not in _OF_NEW_NODES}
     return {key: labels[key] for key in sorted(labels, key=lambda key: key in (INSTANCE_TYPE, ZONE))[:_MOST]}
 
@@ -84,7 +84,7 @@ def flavor_order(pools: Mapping[str, Pool], ladder: Sequence[str] = ()) -> list[
 
 
 class Flavor(NamedTuple):
-    """A flavor of a ClusterQueue. ``pools``: whose nodes it may stand for; ``tolerations``: what Kueue adds to the pods."""
+    """A flavor of a ClusterQueue. ``pools``: pools whose nodes it may represent; ``tolerations``: what Kueue adds to the pods."""
 
     name: str
     pools: tuple[Pool, ...]
@@ -99,12 +99,12 @@ class Flavor(NamedTuple):
 
 
 def flavor_of(pool: Pool) -> Flavor:
-    """The flavor of a pool that is not given."""
+    """The flavor that a pool has by default."""
     return Flavor(pool.name, (pool,), flavor_labels(pool), flavor_taints(pool))
 
 
 def refusal(flavor: Flavor, constraints: Constraints, required: Sequence[Condition] = ()) -> str:
-    """Why Kueue assigns no such flavor to work with these constraints and the ``required`` conditions; empty if it may."""
+    """Why Kueue does not assign a flavor to work with these constraints and ``required`` conditions; empty if it may."""
     for one in (_expression(condition) for condition in required):
         if one.key in flavor.labels and not one.matches(flavor.labels):
             return f"its label is {one.key}={flavor.labels[one.key]}"
@@ -131,10 +131,10 @@ def _expression(condition: Condition) -> Expression:
 def exclusion(
     used: Sequence[Flavor], others: Sequence[Flavor], constraints: Constraints, required: Sequence[Condition]
 ) -> tuple[list[Condition], list[Flavor]]:
-    """The conditions that keep Kueue from the ``others``, beside those ``required``; and the flavors that stay possible.
+    """The conditions beside ``required`` that exclude the ``others`` in Kueue; and the flavors that stay possible.
 
     A flavor stays possible if it has no label whose value differs from every flavor in ``used`` and their nodes.
-    A flavor of no pool is kept off only where its nodes may lack what is required: there the pods would wait for ever.
+    A flavor without a pool is excluded only if its nodes may lack what is required: the pods would wait for ever there.
     """
     needs_labels = any(one["operator"] != "NotIn" for one in required)
     open_flavors = [
@@ -162,7 +162,7 @@ def exclusion(
 def _differing(used: Sequence[Flavor], others: Sequence[Flavor], *, common: bool) -> Iterator[Condition]:
     """Conditions on labels that all ``others`` have, with values that no flavor in ``used`` has.
 
-    ``common``: the flavors in use have the label too, so that the condition names their values and holds for no unknown pool.
+    ``common``: the flavors in use have the label too, so that the condition names their values and excludes unknown pools.
     """
     labels = [flavor.labels for flavor in others]
     own = [flavor.labels for flavor in used]
@@ -181,7 +181,7 @@ def _differing(used: Sequence[Flavor], others: Sequence[Flavor], *, common: bool
 
 
 def _of_nodes(flavors: Sequence[Flavor]) -> Iterator[Mapping[str, str]]:
-    """The labels of the nodes that flavors stand for, which may be more than the flavors name."""
+    """The labels of the flavors' nodes, which may be more than the flavors name."""
     for flavor in flavors:
         for pool in flavor.pools:
             yield from node_labels.known(pool)
@@ -201,7 +201,7 @@ _GROUP = "kueue.x-k8s.io"
 class ClusterQueue(NamedTuple):
     """The flavors of each resource group of a ClusterQueue in their order. ``name`` and ``where`` are empty if no file shows it.
 
-    ``unknown``: its flavors whose ResourceFlavor is in no file and has the name of no pool.
+    ``unknown``: its flavors without a ResourceFlavor in the files or a pool of their name.
     """
 
     groups: tuple[tuple[Flavor, ...], ...]
@@ -229,10 +229,10 @@ class QueueFiles:
     def cluster_queue(
         self, queue: str, namespace: str | None, resources: Collection[str], ladder: Sequence[str]
     ) -> ClusterQueue:
-        """The ClusterQueue of a LocalQueue, as far as it gives these resources.
+        """The ClusterQueue of a LocalQueue, for these resources only.
 
-        Without that LocalQueue it is the only ClusterQueue of the files. Without one, the flavors are those that the files show,
-        else the pools' flavors, in the order of :func:`flavor_order`.
+        Without that LocalQueue it is the only ClusterQueue of the files. Without that too, the flavors are those in the files,
+        else the pools', in the order of :func:`flavor_order`.
 
         Raises :class:`ManifestError` for an object of another shape.
         """
@@ -261,7 +261,7 @@ class QueueFiles:
         return every[0] if len(every) == 1 else None
 
     def _assumed(self, ladder: Sequence[str]) -> tuple[Flavor, ...]:
-        """The flavors of all pools, each as a ResourceFlavor with labels shows it, or as the pool would have it."""
+        """The flavors of all pools: each from its ResourceFlavor with labels, else derived from the pool."""
         documents = [found for found in map(_of_kueue, self.find_all("ResourceFlavor")) if found is not None]
         shown = [self._read(found, str(found.get(("metadata", "name"), ""))) for found in documents]
         listed: dict[str, Flavor] = {}
@@ -271,14 +271,14 @@ class QueueFiles:
         return tuple(listed.values())
 
     def _flavor(self, name: str) -> Flavor | None:
-        """The flavor of a name: by its ResourceFlavor, else that of the pool with its name; ``None`` if neither is known."""
+        """The flavor of a name: from its ResourceFlavor, else from the pool of that name; ``None`` if neither is known."""
         found = _of_kueue(self.find("ResourceFlavor", name, None))
         if found is not None:
             return self._read(found, name)
         return flavor_of(self.pools[name]) if name in self.pools else None
 
     def _read(self, found: Document, name: str) -> Flavor:
-        """The flavor of a ResourceFlavor: of the pool with its name, unless its labels match others."""
+        """The flavor of a ResourceFlavor: for the pool of its name, unless its labels match others."""
         spec = found.get(("spec",), None) or {}
         check_value(found, ("spec",), spec, FLAVOR_SPEC)
         labels = {str(key): str(value) for key, value in (spec.get("nodeLabels") or {}).items()}
@@ -302,6 +302,6 @@ class QueueFiles:
 
 
 def _of_kueue(found: Document | None) -> Document | None:
-    """An object that is Kueue's by its group; ``None`` for one that only has the name."""
+    """The object, if its group is Kueue's; ``None`` for one that only shares the kind's name."""
     is_ours = found is not None and str(found.get(("apiVersion",), "")).rpartition("/")[0] == _GROUP
     return found if is_ours else None

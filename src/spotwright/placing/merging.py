@@ -1,8 +1,8 @@
 """Place pods whose fields come from several sources: a runtime and its patches, a workflow and its templates, a patch as text.
 
-The shared rules (:mod:`spotwright.placing.pods`) take one pod spec. So the spec is merged first, as the controller
-will do it, and the rules are applied to it. Then the additions are written where the kind allows it: beside the user's own
-values, or whole if a field is not set there yet, because a new value would hide the inherited one.
+The shared rules (:mod:`spotwright.placing.pods`) take one pod spec. So the spec is merged first, as the controller will, and
+the rules are applied to it. Then the additions are written where the kind allows it: beside the user's own values, or whole if
+a field is not set there yet, because a new value would hide the inherited one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _JOINED: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class _Merged(Editor):
-    """An editor of a merged value, which is not in the document; every other path is read from the real editor."""
+    """An editor of a merged value outside the document; every other path is read from the real editor."""
 
     real: Editor | None = None
     root: Path = ()
@@ -63,7 +63,7 @@ def place_merged(
     """Place a merged pod spec; returns also the placed value. It does not write to the document: see :func:`write`.
 
     ``value`` is the merged value for ``role.template``, or for ``role.spec`` if the role has no template; neither path has to be
-    in the document. ``places``: where values of the merged spec really stand, by their paths in it, for messages.
+    in the document. ``places``: where values of the merged spec come from, by their paths in it, for messages.
     """
     root = role.spec if role.template is None else role.template
     merged = _Merged(ctx.editor.document, [], value, ctx.editor, root, places or {})

@@ -1,13 +1,13 @@
 """Edits of one document, first as data; :mod:`spotwright.placing.yaml_writer` turns them into text.
 
-A kind's module asks for edits (:meth:`Editor.add`, :meth:`Editor.extend`, :meth:`Editor.replace`) and reads the document through
-the editor, so that it sees earlier edits. No value is dropped: only :meth:`Editor.replace` replaces a value of the user's, and
-its old text is kept.
+A kind's module asks for edits (:meth:`Editor.add`, :meth:`Editor.extend`, :meth:`Editor.replace`) and reads the document
+through the editor, so that it sees earlier edits. Only :meth:`Editor.replace` replaces a value of the user's, and its old text
+is kept.
 
 Paths refer to the user's document, also below a list that was extended: in the text new items come before the old ones, in
 :meth:`Editor.get` behind them, so that indexes keep their meaning.
 
-Documents without a text: objects that come as data, such as those that an API server sends.
+Objects that come as data, such as an API server's, are documents without a text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ STAND_IN = 0
 
 
 class RemarkedText(str):
-    """A text with a comment behind it where it is written as YAML in block style."""
+    """A string that is followed by a comment in block-style YAML."""
 
     __slots__ = ("remark",)
     remark: str
@@ -79,7 +79,7 @@ class Splice(NamedTuple):
     """Replace ``old`` by ``text`` at a position of a text; an insertion has no ``old``.
 
     ``short``, if not empty, is the same key or item with :data:`STAND_IN` as its value. ``ends_flow``: the key is inserted into
-    an empty ``{}``, so that a further key behind it needs a comma.
+    an empty ``{}``, so that a further key needs a comma.
     """
 
     at: int
@@ -93,8 +93,8 @@ class Splice(NamedTuple):
 class Edit:
     """One edit: ``add`` a key with a value, ``extend`` a list by items at its beginning, or ``replace`` a scalar.
 
-    ``embed`` changes a text that is YAML itself: ``value`` is the new text, ``inner`` are the changes of the old one. ``append``
-    adds a document behind the last one.
+    ``embed`` changes a string that is itself YAML: ``value`` is the new text, ``inner`` are the changes of the old one.
+    ``append`` adds a document behind the last one.
     """
 
     kind: str  # add | extend | replace | embed | append
@@ -109,16 +109,16 @@ class TooMuchWork(ManifestError):
 
 @dataclass(slots=True)
 class Steps:
-    """What is left of the work that one placement may take: steps of about 4 microseconds. By default without a limit.
+    """The remaining work of one placement, in steps of about 4 microseconds. Unlimited by default.
 
-    Each look at a document and each edit is a step; what takes longer for one look charges for it. Counting gives the same answer
-    on a busy machine as on an idle one, where a clock would not.
+    Each read of a document and each edit is a step; longer reads charge more. Unlike a clock, a count gives the same answer on
+    a busy machine as on an idle one.
     """
 
     left: int = sys.maxsize
 
     def charge(self, steps: int) -> None:
-        """Take steps away. Raises :class:`TooMuchWork` where none is left."""
+        """Use up steps. Raises :class:`TooMuchWork` where none is left."""
         self.left -= steps
         if self.left < 0:
             raise TooMuchWork("it is too large to be placed while it is created; place its file with spotwright place")
@@ -134,7 +134,7 @@ class Editor:
     steps: Steps = field(default_factory=Steps, kw_only=True)
     changes: int = field(default=0, init=False)  # grows with every change
     _added: set[Path] = field(default_factory=set, init=False)  # paths of values and documents that edits add
-    _lengths: set[int] = field(default_factory=set, init=False)  # of those paths
+    _lengths: set[int] = field(default_factory=set, init=False)  # of these paths
     _changed: dict[Path, Edit] = field(default_factory=dict, init=False)  # extended lists and replaced scalars
     _copies: dict[Path, Any] = field(default_factory=dict, init=False)  # collections that may be changed
 
@@ -144,13 +144,13 @@ class Editor:
 
     def get(self, path: Path, default: Any = None) -> Any:
         """The value at a path with all edits so far, not to be changed, by default ``default``."""
-        self.steps.left -= 1  # as charge() does, which would take as long as the look itself
+        self.steps.left -= 1  # inlines charge(), which would take as long as the read itself
         if self.steps.left < 0:
             self.steps.charge(0)
         return value_at(self.data, path, default)
 
     def add(self, path: Path, value: Any) -> None:
-        """Add a missing key, and missing mappings above it. An equal value that is there already is left alone."""
+        """Add a missing key, and missing mappings above it. An equal value is left alone."""
         present, depth = self._reach(path)
         if depth == len(path) and present is not None:
             if present == value:
@@ -179,7 +179,7 @@ class Editor:
         self.edits.append(Edit("append", path, {}))
 
     def extend(self, path: Path, items: Sequence[Any]) -> None:
-        """Insert items at the beginning of a list; add the list if it is missing. Items that are there already are left out."""
+        """Insert items at the beginning of a list; add a missing list. Present items are left out."""
         present = self.get(path)
         if present is None:
             if items:
@@ -217,7 +217,7 @@ class Editor:
             self.edits.append(self._changed[path])
 
     def embed(self, path: Path, text: str, inner: Sequence[Splice]) -> None:
-        """Change a text that is YAML itself to ``text``. ``inner`` are the changes, by rising position."""
+        """Change a string that is itself YAML to ``text``. ``inner`` are the changes, by rising position."""
         self.changes += 1
         self._writable(path[:-1])[path[-1]] = text
         self.edits.append(Edit("embed", path, text, tuple(inner)))
@@ -231,14 +231,14 @@ class Editor:
         return self.document.problem(path, text)
 
     def final_edits(self) -> Sequence[Edit]:
-        """The edits with their final values: later edits may have added to a value that an earlier one added."""
+        """The edits with their final values, because later edits may add to an earlier one's value."""
         for edit in self.edits:
             if edit.kind in ("add", "append"):
                 edit.value = value_at(self.data, edit.path)
         return self.edits
 
     def result(self, short: Collection[Edit] = ()) -> Any:
-        """The data that the edited text will have, new items of a list before the old ones.
+        """The data of the edited text, new items of a list before the old ones.
 
         The edits in ``short`` have :data:`STAND_IN` instead of their values.
         """
@@ -266,7 +266,7 @@ class Editor:
         return value, len(path)
 
     def _writable(self, path: Path) -> Any:
-        """A copy of the collection at a path that may be changed, put in its place."""
+        """A copy of the collection at a path, put in its place and safe to change."""
         self.steps.charge(1)
         holder = [self.data]
         value = _copied(holder, path, self._copies)
@@ -277,7 +277,7 @@ class Editor:
 def edited(data: Any, edits: Sequence[Edit], short: Collection[Edit] = ()) -> Any:
     """A document's data with edits that have their final values; :meth:`Editor.result` says more.
 
-    What no edit changes is shared with ``data``.
+    Unchanged values are shared with ``data``.
     """
     shortened = {id(edit) for edit in short}
     holder: list[Any] = [data]
@@ -307,7 +307,7 @@ def _copied(holder: list[Any], path: Path, copies: dict[Path, Any]) -> Any:
 def clone(value: _T) -> _T:
     """A deep copy of plain data, many times faster than :func:`copy.deepcopy`, which handles any object.
 
-    Texts and numbers, the most frequent values, are copied without a call.
+    Strings and numbers, the most frequent values, need no call.
     """
     if isinstance(value, dict):
         return {  # type: ignore[return-value]
@@ -393,7 +393,7 @@ def data_document(data: Mapping[str, Any], name: str) -> DataDocument:
 def json_patch(editor: Editor) -> list[dict[str, Any]]:
     """The edits as operations of a JSON patch (RFC 6902) that make :meth:`Editor.result` of the editor's data.
 
-    Deeper values are edited first: new items come to the beginning of a list, and would move the indexes of the others.
+    Deeper values are edited first: new items go to the beginning of a list and would shift the other indexes.
     """
     operations: list[dict[str, Any]] = []
     for edit in sorted(editor.final_edits(), key=lambda edit: -len(edit.path)):
@@ -412,7 +412,7 @@ def json_patch(editor: Editor) -> list[dict[str, Any]]:
 def replacing(
     path: Path, before: Mapping[str, Any], after: Mapping[str, Any], *, removes: bool = True
 ) -> list[dict[str, Any]]:
-    """The operations that make ``after`` of the mapping at a path, field by field; without ``removes`` what only it has stays."""
+    """The operations that turn the mapping at a path into ``after``, field by field; only with ``removes`` are fields removed."""
     operations: list[dict[str, Any]] = []
     for name in dict.fromkeys([*before, *after]):
         if name in before and name in after and after[name] == before[name]:
@@ -426,7 +426,7 @@ def replacing(
 
 
 def patched(data: Any, patch: Sequence[Mapping[str, Any]]) -> Any:
-    """An object with the operations add, replace and remove of a JSON patch; what none of them changes is shared with ``data``.
+    """An object with the operations add, replace and remove of a JSON patch; unchanged values are shared with ``data``.
 
     Raises :class:`LookupError`, :class:`ValueError` or :class:`TypeError` where an API server would refuse the patch.
     """

@@ -1,9 +1,9 @@
-"""What a pod gets so that it runs on its pools and saves its work: one value for files, live objects and compiled pipelines.
+"""The additions by which a pod runs on its pools and saves its work: one value for files, live objects and compiled pipelines.
 
-It is made by functions that look at a policy and its pools, and each form of a pod only has a place for every part of it. Terms
-of node affinity are alternatives, so a condition comes into each of them; a term without one matches no node, and stays so. What
-was added is known from what was recorded when it was added (:class:`TermEdits`, :data:`OWN_ANNOTATION`), so that a condition of
-the pod's author that equals one of ours stays the author's.
+Functions of a policy and its pools make it; each form of a pod only says where its parts are written. Terms of node affinity
+are alternatives, so each of them gets a condition; a term without any matches no node, and stays so. Additions are recorded
+when they are made (:class:`TermEdits`, :data:`OWN_ANNOTATION`), so that a condition of the pod's author that equals one of ours
+stays the author's.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ __all__ = [
 ]
 
 OWN_ANNOTATION = "spotwright.dev/own"
-"""On pods whose author had written a condition that placement adds too: which ones are the author's, as JSON.
+"""Conditions that placement would add but the pod's author had written, as JSON.
 
-``{"0": ["KEY"], "preferred": ["KEY"]}``: in the first required term, the condition on the label ``KEY``; and the preference
-for it.
+``{"0": ["KEY"], "preferred": ["KEY"]}``: in the first required term, the condition on the label ``KEY``; and the preference for
+it.
 """
 _PREFERRED = "preferred"
 
-_LONGEST_OWN = 4096  # characters of the annotation that are read: the pod's maker writes it
-_RESERVE = 5  # seconds of the notice that are left for the kubelet after the grace period
+_LONGEST_OWN = 4096  # characters that are read: the annotation is untrusted
+_RESERVE = 5  # seconds of the notice left for the kubelet after the grace period
 
 
 class TermEdits(NamedTuple):
-    """The edits of required terms: the conditions that each term gets, in its order, and the terms that are added."""
+    """The edits of required terms: each term's new conditions, in order, and the added terms."""
 
     added: tuple[tuple[Expression, ...], ...]
     more: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def conditions(self) -> tuple[tuple[Expression, ...], ...]:
-        """The conditions that were added, by the terms that a pod has afterwards; those that are added come last."""
+        """The added conditions of each resulting term; added terms come last."""
         return (*self.added, *(tuple(term["matchExpressions"]) for term in self.more))
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerChange:
-    """What one container of a pod gets: variables, mounts, a preStop hook, and a changed command.
+    """The additions to one container: variables, mounts, a preStop hook, and a changed command.
 
-    A variable takes the place of the one that has its name. ``words`` has texts by their places: ``("command", 2)``.
+    A variable replaces one of its name. ``words`` has texts by their places: ``("command", 2)``.
     """
 
     variables: tuple[Mapping[str, Any], ...] = ()
@@ -84,12 +84,12 @@ class ContainerChange:
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """What a pod gets: where it may run, how long it may take to end, what its containers get, and what is said of it.
+    """The additions to a pod: conditions on nodes, grace period, containers, labels and annotations.
 
-    ``required`` must all hold, and of ``any_of`` one, beside each alternative of the pod's own. ``preferred`` are preferences of
-    the greatest weight. ``is_wish``: they stand for what would be required, if only the run did not decide where pods go.
-    ``grace_period`` is in whole seconds (``None``: the pod keeps its own). ``containers`` are changed by their index. Of
-    ``labels`` and ``annotations`` a pod gets those that it lacks.
+    ``required`` must all hold, and one of ``any_of``, beside each of the pod's own alternatives. ``preferred`` have the
+    greatest weight. ``is_wish``: they replace requirements, because the run decides where pods go. ``grace_period`` is in whole
+    seconds (``None``: the pod keeps its own). ``containers`` are changed by their index. A pod gets the ``labels`` and
+    ``annotations`` that it lacks.
     """
 
     tolerations: tuple[Mapping[str, str], ...] = ()
@@ -125,7 +125,7 @@ class PodChange:
         )
 
     def terms(self, present: Sequence[Mapping[str, Any]]) -> TermEdits:
-        """The edits of the required terms that are ``present``; a condition that a term has already is not added to it."""
+        """The edits of the ``present`` required terms; a term does not get a condition that it has."""
         first, others = self.any_of[:1], self.any_of[1:]
         conditions = (*self.required, *first)
         if not present:
@@ -141,7 +141,7 @@ class PodChange:
         return [{"weight": 100, "preference": {"matchExpressions": [one]}} for one in self.preferred]
 
     def own_in(self, spec: Mapping[str, Any]) -> dict[str, list[str]]:
-        """The conditions in a pod spec that equal ours and are its author's, as :data:`OWN_ANNOTATION` has them."""
+        """The author's conditions in a pod spec that equal ours, in the form of :data:`OWN_ANNOTATION`."""
         present = value_at(spec, TERMS) or ()
         ours = (*self.required, *self.any_of, *(self.preferred if self.is_wish else ()))
         copies = [
@@ -229,9 +229,9 @@ def with_terms(present: Sequence[Mapping[str, Any]], change: PodChange) -> list[
 def without_conditions(
     terms: Sequence[Mapping[str, Any]], ours: Sequence[Sequence[Mapping[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """The required terms without ``ours``: of each term, in order, the conditions that were added to it.
+    """The required terms without ``ours``, the conditions added to each term, in order.
 
-    None are left if one of them had no other condition: then there was no requirement before.
+    Empty if a term had no other condition: then there was no requirement before.
     """
     left: list[dict[str, Any]] = []
     for index, term in enumerate(terms):
@@ -250,7 +250,7 @@ def without_conditions(
 
 
 def _own_conditions(pod: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
-    """The conditions of a placed pod that equal ours and are its author's: the keys of their labels, as they were noted.
+    """The author's conditions in a placed pod that equal ours, as recorded: the keys of their labels.
 
     Other annotations do not count: the pod's maker writes them, for that pod alone.
     """
@@ -268,7 +268,7 @@ def _own_conditions(pod: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
 def without_preferences(
     spec: Mapping[str, Any], pod: Mapping[str, Any], preferred: Iterable[Expression]
 ) -> dict[str, Any]:
-    """The spec of a placed pod without the preferences that placement has added, of those that it adds to such pods."""
+    """A placed pod's spec without the preferences that placement has added, among those it adds to such pods."""
     own = _own_conditions(pod).get(_PREFERRED, ())
     ours = PodChange(preferred=tuple(one for one in preferred if one["key"] not in own)).preferences
     affinity = dict(mapping(mapping(spec.get("affinity")).get("nodeAffinity")))
@@ -279,7 +279,7 @@ def without_preferences(
 
 
 def ours_in(pod: Mapping[str, Any], placed: Iterable[Expression]) -> list[list[Expression]]:
-    """The conditions of each required term of a pod that placement has added, of those that it adds to such pods."""
+    """The conditions that placement has added to each required term of a pod, among those it adds to such pods."""
     own, every = _own_conditions(pod), list(placed)
     return [
         [
@@ -292,9 +292,9 @@ def ours_in(pod: Mapping[str, Any], placed: Iterable[Expression]) -> list[list[E
 
 
 def grace_period_of(policy: Policy, notice: float | None) -> int | None:
-    """The grace period that pods get, in whole seconds; ``None``: that of the API server stays.
+    """The grace period to write, in whole seconds; ``None``: the API server's default stays.
 
-    It is the policy's, if set or if the notice (``None``: no spot pool) is too short for it; then it is cut.
+    The policy's, if set, or if it must be cut to the notice (``None``: no spot pool).
     """
     wanted = int(policy.grace_period)
     limit = wanted if notice is None else longest_grace(notice)

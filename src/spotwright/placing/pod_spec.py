@@ -1,7 +1,7 @@
 """Reads a pod spec: its shape, its requests, and its constraints on nodes.
 
-A field of a wrong shape is refused at its line before any rule reads it; so is one at the wrong level, which the API server
-would drop silently, with the path where it belongs. Conditions on nodes that cannot be checked before the work runs count as
+A field of a wrong shape is refused at its line before any rule reads it. So is a field at the wrong level, which the API server
+would drop silently; the message has its right path. Conditions on nodes that cannot be checked before the work runs count as
 met, with a finding.
 """
 
@@ -60,7 +60,7 @@ AddFinding = Callable[[Level, Path, str], None]
 def tell_assumptions(
     given: Constraints, pools: Mapping[str, Pool], add_finding: AddFinding, selector: Path = (), terms: Path = ()
 ) -> None:
-    """Report each undecided condition, which counts as met: its value comes with the run, or no pool states its label.
+    """Report each undecided condition, which counts as met: its value is known only in the run, or no pool states its label.
 
     ``selector`` and ``terms`` are the paths of the node selector and of the required terms.
     """
@@ -127,7 +127,7 @@ def read_requests(ctx: PlaceContext, spec: Path) -> Resources:
 def requirements_of(
     ctx: PlaceContext, spec: Path, annotated: Path | None, *, is_holder: bool = False
 ) -> PodRequirements:
-    """What the pod at a path asks of nodes. ``annotated`` is the path of its metadata; a holder has no containers."""
+    """The requirements on nodes of the pod at a path. ``annotated`` is the path of its metadata; a holder has no containers."""
     pod = _spec(ctx, spec)
     given = ctx.editor.get(annotated) if annotated is not None else None
     requests = {} if is_holder else read_requests(ctx, spec)
@@ -145,7 +145,7 @@ def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
     pod = _spec(ctx, spec)
     ctx.editor.steps.charge(
         len(ctx.config.pools) * (2 + _size_of_constraints(pod))
-    )  # each pool is compared with each of them
+    )  # each pool is compared with each value
     refused = contradiction(pod, ctx.namespace, ctx.others)
     if refused is not None:
         text = f"the node selector of namespace {ctx.namespace} wants {refused[1]} here, so the API server refuses the pod: "
@@ -159,7 +159,7 @@ def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
 
 
 def additions_in_words(ctx: PlaceContext, pod: Mapping[str, Any], refusals: Iterable[str]) -> Iterator[str]:
-    """What other objects add to a pod, in words, where that is a reason for which pools are refused."""
+    """The additions of other objects to a pod for which pools are refused, in words."""
     own, more = pod_requests(pod), pod_requests(admitted(pod, ctx.namespace, ctx.others))
     raised = {
         name for name in more if own.get(name) != more[name] and any(f" {name}, a node" in why for why in refusals)
@@ -180,7 +180,7 @@ def refuse_scheduling(ctx: PlaceContext, spec: Path) -> None:
 
 
 def _size_of_constraints(pod: Mapping[str, Any]) -> int:
-    """How many values the constraints of a pod spec have, about."""
+    """The approximate number of values in a pod spec's constraints."""
     affinity = value_at(pod, ("affinity", "nodeAffinity")) or {}
     return sum(_count(pod.get(name)) for name in ("nodeSelector", "tolerations")) + _count(affinity)
 
@@ -206,7 +206,7 @@ def _spec(ctx: PlaceContext, path: Path) -> Mapping[str, Any]:
 def pod_requests(spec: Mapping[str, Any]) -> Resources:
     """The requests of a pod: the sum of its containers, or the largest init container, and its overhead.
 
-    A limit counts as a request. What ``spec.resources`` names holds for the whole pod, whatever its containers ask for.
+    A limit counts as a request. ``spec.resources`` overrides the containers' sum for the resources that it names.
 
     A quantity that is a placeholder (``${...}``, ``{{...}}``) counts as one GPU, or as none of another resource. Source:
     Kubernetes, "Resource Management for Pods and Containers". Raises :class:`PodSpecError`.
@@ -245,7 +245,7 @@ def _container(path: Path, container: Any) -> dict[str, int]:
 
 
 TEXT = "text"
-"""The shape of a scalar: a text, a number or a truth value."""
+"""The shape of a scalar: a string, a number or a boolean."""
 
 OPEN = "{{...}}"
 """The key of a mapping that a placeholder of Argo or Katib may replace."""
@@ -301,7 +301,7 @@ JOB: Mapping[str, Any] = {
 
 
 class Place(Protocol):
-    """Where a value was read: a document, or whatever else can name the place of a path in a message."""
+    """The source of a value: a document, or anything else that can name a path's place in a message."""
 
     def problem(self, path: Path, text: str, /) -> ManifestError:
         """An error at a path."""
@@ -315,7 +315,7 @@ def check(ctx: PlaceContext, path: Path, shape: Any) -> None:
 
 
 def check_value(place: Place, path: Path, value: Any, shape: Any) -> int:
-    """Check a value that was read already from ``place``, which names the line; returns how many values were looked at."""
+    """Check a value from ``place``, which names the line; returns the number of values checked."""
     looked_at = 1
     if isinstance(shape, dict):
         if not isinstance(value, dict):
@@ -370,7 +370,7 @@ JOB_FIELDS: frozenset[str] = frozenset(
         "ttlSecondsAfterFinished",
     }
 )
-"""Fields that a Job spec has and a pod spec has not. Source: Kubernetes API reference, JobSpec."""
+"""Fields of a Job spec that a pod spec lacks. Source: Kubernetes API reference, JobSpec."""
 
 _OF_CONTAINERS = frozenset({"restartPolicy"})  # a field of init containers too
 
@@ -405,7 +405,7 @@ def refuse_at_template(ctx: PlaceContext, template: Path) -> None:
 
 
 def refuse_in_job(ctx: PlaceContext, at: Path) -> None:
-    """Refuse fields of another shape, or at the wrong level, of the Job spec at ``at`` or its template."""
+    """Refuse fields of a wrong shape or level in the Job spec at ``at`` or its template."""
     check(ctx, at, JOB)
     template, pod = (*at, "template"), (*at, "template", "spec")
     job = ctx.editor.get(at)
@@ -413,6 +413,6 @@ def refuse_in_job(ctx: PlaceContext, at: Path) -> None:
     _refuse(ctx, job, at, pod, POD_FIELDS)
     _refuse(
         ctx, given, template, at, JOB_FIELDS | {"activeDeadlineSeconds"}
-    )  # which pod specs have too, and no template
+    )  # pod specs have it too, and templates do not
     _refuse(ctx, value_at(given, ("spec",)), pod, at, JOB_FIELDS)
     refuse_at_template(ctx, template)

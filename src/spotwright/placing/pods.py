@@ -1,8 +1,8 @@
 """The shared rules of a placed pod: tolerations, affinity, grace period, annotations, environment.
 
-Every kind calls :func:`place_pod` for each of its roles. The rules add and never drop: new tolerations stand beside the
-tolerations of the user, and a condition is added to every node selector term (terms are alternatives, so it holds only if each of
-them has it). A policy that contradicts the manifest is refused with both lines.
+Every kind calls :func:`place_pod` for each of its roles. The rules add and never drop: new tolerations stand beside the user's,
+and a condition is added to every node selector term (terms are alternatives, so it holds only if all of them have it). A policy
+that contradicts the manifest is refused with both lines.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def conflicting_path(ctx: PlaceContext, spec: Path, refusals: Mapping[str, str])
 
 
 class PodRole(StrEnum):
-    """What pods are for, which decides whether they may be lost."""
+    """The purpose of pods, which decides whether they may be lost."""
 
     WORKER = "worker"  # work that can be done again
-    COORDINATOR = "coordinator"  # the others need it: a loss is a loss of the whole
+    COORDINATOR = "coordinator"  # the others need it: its loss ends the whole
     SERVING = "serving"  # it answers requests
     DATASTORE = "datastore"  # it keeps data
     INTERACTIVE = "interactive"  # people work in it
@@ -105,13 +105,13 @@ class Role:
     """One role of an object: the pods of one template. ``spec`` is the path of the pod spec, ``template`` that of the template.
 
     ``path`` is its name in policies. ``on_demand_reason`` says why it is kept on on-demand unless the user sets a policy.
-    ``holder`` is true for objects that have tolerations and affinity but are not pod specs (Argo), so that no other field can be
-    set. ``work``, ``run``, ``index`` and ``is_elastic`` as in :class:`~spotwright.placing.environment.AttemptIdentity`;
-    ``work`` is ``path`` by default. ``queued_by`` is the path of the metadata in which Kueue looks for the queue's name, if those
-    are neither the object's nor the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the
-    object's own policy is meant for its other roles. ``duty`` decides whether autoscalers may move the pods.
-    ``is_inherited``: other objects take the template over and may ask for GPUs, so its pods are not kept off GPU pools.
-    ``retries`` are the retries of the role's own controller, if it retries errors.
+    ``holder``: an object with tolerations and affinity that is not a pod spec (Argo), so that no other field can be set.
+    ``work``, ``run``, ``index`` and ``is_elastic`` as in :class:`~spotwright.placing.environment.AttemptIdentity`; ``work`` is
+    ``path`` by default. ``queued_by`` is the path of the metadata in which Kueue looks for the queue's name, if not the
+    object's or the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the object's own
+    policy is meant for its other roles. ``duty`` decides whether autoscalers may move the pods. ``is_inherited``: other objects
+    inherit the template and may ask for GPUs, so its pods are not kept off GPU pools. ``retries`` are the controller's retries,
+    if it retries errors.
     """
 
     name: str
@@ -141,12 +141,12 @@ class Placed:
 
     @property
     def on_spot(self) -> bool:
-        """Whether the role may run on spot pools, so that an interruption can hit it."""
+        """Whether the role may run on spot pools, where it can be interrupted."""
         return any(rung.spot for rung in self.ladder.rungs)
 
 
 def _warn_of_priority(ctx: PlaceContext, spec: Path, pools: Collection[str]) -> None:
-    """Warn where the cluster autoscaler makes no nodes for pods of this priority on pools of the ladder."""
+    """Warn if the cluster autoscaler adds no nodes for pods of this priority on the ladder's pools."""
     given = ctx.editor.get(spec)
     found = priority(given, ctx.others) if isinstance(given, dict) else None
     if found is not None:
@@ -158,7 +158,7 @@ def _warn_of_priority(ctx: PlaceContext, spec: Path, pools: Collection[str]) -> 
 def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Placed:
     """Place the pods of one role and add its report. Raises :class:`ManifestError` if no pool fits.
 
-    ``policy`` is the role's, where it has been decided already; else that of the object and the configuration.
+    ``policy`` is the role's, if already decided; by default that of the object and the configuration.
     """
     _check(ctx, role)
     hook = ctx.hook
@@ -226,7 +226,7 @@ def _warn_of_nodes(ctx: PlaceContext, role: Role) -> None:
 def _tell_lowered(ctx: PlaceContext, role: Role, policy: Policy) -> None:
     """Say that the policy allows fewer errors than the role's own controller retries, by a webhook or by a written field.
 
-    A written field of the user stays as it is without a webhook, which another message says.
+    Without a webhook the user's field stays; another message reports that.
     """
     own = role.retries
     if own is None or policy.retries >= min(own.times, MOST_RETRIES):
@@ -236,7 +236,7 @@ def _tell_lowered(ctx: PlaceContext, role: Role, policy: Policy) -> None:
     if role.template is not None and POLICY_ANNOTATION in (
         ctx.editor.get((*role.template, "metadata", "annotations")) or {}
     ):
-        return  # placed before, by its owner: the field is what that placement has made of it
+        return  # already placed with its owner, which has written the field
     text = f"errors.retries {policy.retries} ({policy.sources['errors.retries']}) holds, and not {own.name}"
     remedy = f"raise errors.retries to {own.times}" if own.times < MOST_RETRIES else "raise errors.retries"
     text += f", which would retry it {own.times} times" if own.times < MOST_RETRIES else ", which has no bound"
@@ -245,14 +245,14 @@ def _tell_lowered(ctx: PlaceContext, role: Role, policy: Policy) -> None:
 
 
 def _check(ctx: PlaceContext, role: Role) -> None:
-    """Check the shape of what is read of a role. Raises :class:`ManifestError` with the line."""
+    """Check the shape of the fields that are read of a role. Raises :class:`ManifestError` with the line."""
     check(ctx, role.spec, POD)
     if role.template is not None:
         check(ctx, (*role.template, "metadata"), METADATA)
 
 
 def _placement(ctx: PlaceContext, role: Role, placed: Placed, work: PodRequirements) -> PodChange:
-    """What brings the pods to their pools and keeps them there, the grace period within the notice, and the policy."""
+    """The pods' conditions and tolerations, the grace period within the notice, and the policy."""
     queue = "" if role.is_inherited else _queue_of_role(ctx, role)
     also = placed.ladder.idle if role.is_inherited else ()
     change = change_of(
@@ -272,7 +272,7 @@ def _placement(ctx: PlaceContext, role: Role, placed: Placed, work: PodRequireme
 
 
 def own_conditions(ctx: PlaceContext, metadata: Path, change: PodChange, spec: Mapping[str, Any]) -> PodChange:
-    """The note of which conditions in a pod spec are its author's although they equal ours, where pods are placed first."""
+    """The record of the author's conditions in a pod spec that equal ours, at the first placement."""
     own, annotations = change.own_in(spec), ctx.editor.get((*metadata, "annotations")) or {}
     if not own or POLICY_ANNOTATION in annotations:
         return NO_CHANGE
@@ -280,7 +280,7 @@ def own_conditions(ctx: PlaceContext, metadata: Path, change: PodChange, spec: M
 
 
 def queue_of(ctx: PlaceContext, metadata: Any) -> str:
-    """The queue of Kueue that admits the object, or its pods one by one (by their own label), or empty."""
+    """The Kueue queue that admits the object, or its pods one by one (by their own label); empty without one."""
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     own = labels.get(QUEUE_LABEL) if isinstance(labels, dict) else None
     return str(own or ctx.queue)
@@ -295,7 +295,7 @@ def no_pool_fits(
     ladder: Ladder,
     pod: Mapping[str, Any] | None = None,
 ) -> NoPoolFitsError:
-    """The error for a role that no pool fits, with the reason for each pool and what helps. ``path`` is its name in policies.
+    """The error for a role that no pool fits, with each pool's reason and remedies. ``path`` is its name in policies.
 
     ``pod`` is its pod spec, where it has one.
     """
@@ -362,17 +362,17 @@ def _queue_of_role(ctx: PlaceContext, role: Role) -> str:
 def settle_queue(
     ctx: PlaceContext, path: Path, placed: Placed, work: PodRequirements, required: Sequence[Expression], queue: str
 ) -> list[Expression]:
-    """The conditions, beside those ``required``, by which Kueue assigns no flavor of a pool that the role must not use.
+    """The conditions, beside those ``required``, by which Kueue skips flavors of pools that the role must not use.
 
-    Preferred affinity has no meaning for Kueue: the order of the flavors in the ClusterQueue takes its place. Findings name that
-    order, what Kueue does not keep, and flavors that no label excludes.
+    Kueue ignores preferred affinity: the order of the ClusterQueue's flavors replaces it. Findings name that order, what Kueue
+    does not enforce, and flavors that no label excludes.
     """
     pools, report = ctx.config.pools, placed.report
     used_pools = [pools[name] for name in report.pools]
     files = QueueFiles(ctx.find, ctx.find_all, pools)
     known = files.cluster_queue(queue, ctx.namespace, work.requests.keys() | {"cpu"}, ctx.config.default_ladder)
     used = [flavor for flavor in known.flavors if set(flavor.pools) & set(used_pools)]
-    others = [flavor for flavor in known.flavors if flavor not in used]  # also pools that a named ladder leaves out
+    others = [flavor for flavor in known.flavors if flavor not in used]  # including pools outside a named ladder
     added = tuple(toleration for rung in placed.ladder.rungs for toleration in rung.tolerations)
     constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
     conditions, left = exclusion(used, others, constraints, required)
@@ -403,7 +403,7 @@ def settle_queue(
 
 
 def _report_default_queue(ctx: PlaceContext, path: Path, report: RoleReport, queue: str) -> None:
-    """Say that work is in a queue which it does not name."""
+    """Report that work is in a queue that it does not name."""
     found = ctx.default_queue if queue == DEFAULT_QUEUE else None
     if found is not None:
         where = f"{found.file}:{found.line(('metadata', 'name'))}"
@@ -419,7 +419,7 @@ def _compare_with_queue(
     used: Sequence[Flavor],
     refused: Mapping[str, str],
 ) -> None:
-    """Warn where the flavors of a ClusterQueue are not those that the policy asks for, or not in its order."""
+    """Warn if a ClusterQueue's flavors, or their order, are not what the policy asks for."""
     name, where = placed.report.name, str(known)
     for flavor, why in refused.items():
         ctx.add_finding(Level.WARNING, path, f"{name}: Kueue never assigns the flavor {flavor} of {where}: {why}")
@@ -449,7 +449,7 @@ _BY_QUOTA = (
 
 
 def warn_of_undecided(ctx: PlaceContext, path: Path, name: str, placed: Placed) -> None:
-    """Warn that nodes get no requirement beside a condition that only the run decides: with some values no node would fit."""
+    """Warn that no requirement is added beside a condition that only the run decides: with some values no node would fit."""
     keys = ", ".join(dict.fromkeys(one.key for one in placed.ladder.undecided))
     text = f"its condition on {keys} is decided when it runs, so no condition is required beside it"
     ctx.add_finding(
@@ -465,7 +465,7 @@ def warn_of_preference(ctx: PlaceContext, path: Path, name: str, used: Sequence[
 
 
 def _limited_grace(ctx: PlaceContext, role: Role, placed: Placed) -> int | None:
-    """The grace period that the role's pods get, within the shortest notice of its spot pools; their own stays."""
+    """The grace period for the role's pods, within the shortest notice of its spot pools; an existing one stays."""
     used = [ctx.config.pools[name] for name in placed.report.pools]
     notice = shortest_notice(used, simulated=ctx.config.is_built_in)
     path = (*role.spec, "terminationGracePeriodSeconds")
@@ -487,9 +487,9 @@ def _limited_grace(ctx: PlaceContext, role: Role, placed: Placed) -> int | None:
 
 
 def shortest_notice(used: Sequence[Pool], *, simulated: bool = False) -> float | None:
-    """The shortest notice, in seconds, that pods get on the spot pools among these; ``None`` if none is spot.
+    """The shortest notice, in seconds, on the spot pools among these; ``None`` if none is spot.
 
-    ``simulated``: the pools are built in. Their notice is short, so that local runs are; a cluster has its provider's.
+    ``simulated``: the pools are built in, with a short notice for short local runs; a cluster has its provider's.
     """
     spot = [pool for pool in used if pool.is_spot]
     if simulated:
@@ -502,14 +502,14 @@ def metadata_change(ctx: PlaceContext, metadata: Path, placed: Placed, duty: Pod
     check(ctx, metadata, METADATA)
     spot = str(placed.policy.spot)
     text = _policy_text(spot, placed.policy.max_interruptions, placed.policy.retries)
-    if ctx.options.has_webhook:  # it decides about each pod by what the pod carries
+    if ctx.options.has_webhook:  # it decides by each pod's annotations
         text = json.dumps({**json.loads(text), **_of_attempts(placed.policy)}, separators=(",", ":"))
     change = PodChange(labels={SPOT_LABEL: spot}, annotations={POLICY_ANNOTATION: text})
     return change | shield_change(ctx, metadata, placed.report.policy_path, duty)
 
 
 _SAFE_TO_EVICT, _DO_NOT_DISRUPT = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
-_OF_KARPENTER = "karpenter."  # labels of its nodes begin so: karpenter.sh/nodepool, karpenter.k8s.aws/instance-family
+_OF_KARPENTER = "karpenter."  # prefix of its nodes' labels: karpenter.sh/nodepool, karpenter.k8s.aws/instance-family
 _DEAR = frozenset({PodRole.WORKER, PodRole.COORDINATOR, PodRole.HOOK})
 
 
@@ -518,16 +518,15 @@ def shields(
 ) -> dict[str, str]:
     """The annotations that keep autoscalers from moving pods to save a node; none for pods that are cheap to move.
 
-    Dear to move is work that begins again, or from its last checkpoint: workers, the coordinators without which all of them are
-    lost, and hooks whose end a release waits for. It does not matter whether they may be on spot nodes: scaling down and
-    consolidation empty on-demand nodes too. Cheap to move, because something else goes on with what they do, are pods that serve
-    (a PodDisruptionBudget bounds how many move at once) and pods of every node; and as these never end, a shield would hold their
-    nodes for ever.
+    Work that restarts from the beginning or its last checkpoint is expensive to move: workers, the coordinators that all of
+    them need, and hooks that a release waits for. Spot or not does not matter: scale-down and consolidation empty on-demand
+    nodes too. Pods that serve (a PodDisruptionBudget bounds how many move at once) and pods of every node are cheap to move,
+    because others take over; and as they never end, a shield would hold their nodes for ever.
 
-    ``target`` is that of the configuration and ``pools`` are all of its pools: which autoscalers the cluster has. ``keys`` are
-    the labels of nodes that the pods ask for by themselves; pods that ask for Karpenter's labels are on no other autoscaler's
-    nodes. Sources: kubernetes/autoscaler, ``cluster-autoscaler/FAQ.md`` (what prevents the removal of a node);
-    aws/karpenter-provider-aws, documentation, "Disruption", "Pod-Level Controls".
+    The configuration's ``target`` and ``pools`` show which autoscalers the cluster has. ``keys`` are the node labels that the
+    pods themselves ask for; pods that ask for Karpenter's labels are on no other autoscaler's nodes. Sources:
+    kubernetes/autoscaler, ``cluster-autoscaler/FAQ.md`` (what prevents the removal of a node); aws/karpenter-provider-aws,
+    documentation, "Disruption", "Pod-Level Controls".
     """
     if duty not in _DEAR:
         return {}
@@ -546,7 +545,7 @@ def _is_made_by_karpenter(pool: Pool) -> bool:
 
 
 def shield_change(ctx: PlaceContext, metadata: Path, name: str, duty: PodRole = PodRole.WORKER) -> PodChange:
-    """The :func:`shields` of the pods of ``name``, whose metadata are at this path. What the user says stays, with a warning."""
+    """The :func:`shields` of the pods of ``name``, whose metadata are at this path. The user's values stay, with a warning."""
     wanted = shields(duty, ctx.config.target, ctx.config.pools.values())
     given = ctx.editor.get((*metadata, "annotations")) or {}
     for key, value in wanted.items():
@@ -558,7 +557,7 @@ def shield_change(ctx: PlaceContext, metadata: Path, name: str, duty: PodRole = 
 
 
 def _of_attempts(policy: Policy) -> dict[str, Any]:
-    """The fields by which the rung of an attempt is chosen, as far as they are set and meaningful."""
+    """The fields by which an attempt's rung is chosen, if set and meaningful."""
     fields: dict[str, Any] = {
         "ladder": None if policy.ladder is None else list(policy.ladder),
         "grace_period": f"{policy.grace_period:g}s",

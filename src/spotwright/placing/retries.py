@@ -1,8 +1,8 @@
-"""Bounds for retries: how long all attempts of a policy may take together, and how retry fields are written.
+"""Bounds for retries: the total time of a policy's attempts, and how retry fields are written.
 
-If a controller does not count interruptions, a deadline over all attempts bounds them, which needs a policy with a timeout.
-Otherwise interruptions are counted together with errors. The timeout of one attempt is a deadline of its pod: the kubelet counts
-it from the start of the pod on its node, so pulling the image counts too. Source: Kubernetes API, ``PodSpec``,
+Interruptions that a controller does not count are bounded by a deadline over all attempts, which needs a policy with a timeout.
+Otherwise they are counted together with errors. The timeout of one attempt is a deadline of its pod: the kubelet counts it from
+the start of the pod on its node, so pulling the image counts too. Source: Kubernetes API, ``PodSpec``,
 ``activeDeadlineSeconds``.
 """
 
@@ -53,14 +53,14 @@ DEFAULT_BACKOFF_LIMIT = 6
 
 
 def tries_of_jobs(limit: int, restarts: int = 0) -> int:
-    """How often a pod is tried again by a Job of this ``backoffLimit`` that a JobSet makes again ``restarts`` times."""
+    """The retries of a pod in a Job with this ``backoffLimit`` that a JobSet recreates ``restarts`` times."""
     return (limit + 1) * (restarts + 1) - 1
 
 
 def own_retries_of_job(ctx: PlaceContext, at: Path, restarts: Path | None = None) -> OwnRetries | None:
     """The retries of the Job spec at a path, with the retries of the JobSet whose ``maxRestarts`` is at ``restarts``.
 
-    A limit for each index is that of each task. ``None`` for a placeholder, whose value is not known yet.
+    A limit per index applies to each task. ``None`` for a placeholder, whose value is not known yet.
     """
     per_index = ctx.editor.get((*at, "backoffLimitPerIndex"))
     field = "backoffLimit" if per_index is None else "backoffLimitPerIndex"
@@ -79,16 +79,16 @@ def attempts(policy: Policy) -> int:
 
 
 def counted_endings(policy: Policy, *, is_refused: bool) -> int:
-    """The endings after which a task is tried again, for a field that counts endings of every cause.
+    """The number of endings that are retried, for a field that counts endings of every cause.
 
-    ``is_refused``: a webhook refuses the attempt that would exceed a budget, and that is final. Then moves have room too: they
-    spend no budget of the policy.
+    ``is_refused``: a webhook finally refuses the attempt that would exceed a budget. Then there is room for moves too, which
+    spend no budget.
     """
     return policy.max_interruptions + policy.retries + (MAX_MOVES if is_refused else 0)
 
 
 def deadline_seconds(policy: Policy, waves: int = 1) -> int | None:
-    """How long the work may take with all its attempts, in whole seconds; ``None`` if the policy has no timeout.
+    """The longest time of the work with all its attempts, in whole seconds; ``None`` if the policy has no timeout.
 
     Each attempt may take ``timeout``, and before it ``pending_timeout`` for its node and the policy's backoff. ``waves``: how
     many attempts follow one another without any failure (completions of a Job over its parallelism).
@@ -103,7 +103,7 @@ def deadline_seconds(policy: Policy, waves: int = 1) -> int | None:
 
 
 def counting_text(field: str, policy: Policy) -> str:
-    """A sentence for findings: what it costs that a field counts interruptions and errors together."""
+    """A sentence for findings: the cost of a field that counts interruptions and errors together."""
     total = policy.max_interruptions + policy.retries
     return (
         f"{field} {total} counts interruptions ({policy.max_interruptions}) and errors ({policy.retries}) together, "
@@ -112,12 +112,12 @@ def counting_text(field: str, policy: Policy) -> str:
 
 
 def no_interruption_text(policy: Policy) -> str:
-    """What an interruption does to a role that is on no spot pool; empty if no policy sets ``spot``."""
+    """The effect of an interruption on a role without spot pools; empty if no policy sets ``spot``."""
     return "no interruption of spot capacity reaches it: it stays on on-demand" if policy.spot is not None else ""
 
 
 def write_unless_set(ctx: PlaceContext, path: Path, wanted: Any) -> Any:
-    """Write a retry field unless the user has set it; ``--replace-retries`` replaces theirs. Returns the value in force."""
+    """Write a retry field unless the user has set it (``--replace-retries`` replaces it). Returns the value in force."""
     present = ctx.editor.get(path)
     if present is None:
         ctx.editor.add(path, wanted)
@@ -170,22 +170,22 @@ EXPANDER_MEANINGS = (
         "choice is random: add the pools of the cluster that spotwright.yaml does not have."
     ),
 )
-"""What the ConfigMap does, for people. Sources: kubernetes/autoscaler, ``expander/priority/priority.go`` (a group without a
-priority is left out beside one that has one; where none has one, all stay) and the FAQ (``scan-interval``,
+"""The effect of the ConfigMap, for people. Sources: kubernetes/autoscaler, ``expander/priority/priority.go`` (groups without a
+priority are left out beside any with one; if none has one, all stay) and the FAQ (``scan-interval``,
 ``initial-node-group-backoff-duration``, ``max-node-provision-time``).
 """
 
 PREFERENCE_IGNORED = "the cluster autoscaler ignores preferred affinity when it chooses a pool to grow"
-"""What place, explain and lint say of work that prefers spot, where :func:`preference_advice` has advice."""
+"""The clause of place, explain and lint on work that prefers spot, where :func:`preference_advice` has advice."""
 
 _ONE_AUTOSCALER = "one autoscaler for both capacities (Karpenter and the cluster autoscaler each make a node for a pod)"
 
 
 def preference_advice(pools: Sequence[Pool], target: Mapping[str, str]) -> str:
-    """What keeps spot before on-demand for work that fits these pools, after "use"; empty where a preference is not ignored.
+    """The remedy, after "use", that keeps spot before on-demand on these pools; empty if preferences are not ignored.
 
-    Only the cluster autoscaler ignores it, among pools of both capacities that grow. A ComputeClass has an order, and
-    Karpenter reads preferences. ``target`` is that of the configuration.
+    Only the cluster autoscaler ignores them, among growing pools of both capacities. A ComputeClass has an order, and Karpenter
+    reads preferences. ``target`` is the configuration's.
     """
     if target.get("autoscaler", CLUSTER_AUTOSCALER) != CLUSTER_AUTOSCALER or compute_class_of(pools):
         return ""
@@ -244,9 +244,9 @@ def expander_objects(
 def expander_rules(
     pools: Mapping[str, Pool], groups: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> dict[int, list[str]]:
-    """Patterns by priority, the highest first, for every pool that this expander may grow; none if they have one capacity.
+    """Patterns by priority, the highest first, for every pool that the expander may grow; empty for one capacity.
 
-    ``groups`` are the names of a pool's groups by its name, where they are known: then the patterns are these names.
+    ``groups`` has known group names by pool name; then these are the patterns.
     """
     autoscaled = [pool for pool in pools.values() if providers.of(pool).has_groups]
     expanded = [pool for pool in autoscaled if not providers.of(pool).orders_by]
@@ -261,7 +261,7 @@ def expander_rules(
 
 
 _DOT = r"\."
-_PLAIN = re.compile(r"[\w./:-]+", re.ASCII)  # a name that needs no quotes in YAML
+_PLAIN = re.compile(r"[\w./:-]+", re.ASCII)  # names that need no quotes in YAML
 
 
 def _pattern(pool: Pool) -> str:

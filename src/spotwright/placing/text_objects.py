@@ -1,7 +1,7 @@
-"""Splits a text into its objects, each edited in a separate text, so that the cost does not grow with the length of the file.
+"""Split a text into its objects and edit each in a separate text, so that an edit's cost does not grow with the file.
 
-The items of a ``List`` are edited as documents too. The text of an item with aliases of what stands outside it begins with
-these anchors; so each item is placed beside the values that the anchors have after the edits of the items before it.
+The items of a ``List`` are edited as documents too. The text of an item that aliases values outside it begins with their
+anchors, so each item is placed beside the values that the anchors have after the edits of earlier items.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ObjectEdit = Callable[[Document], str | None]
 """Edits an object and returns the whole text around it; ``None`` if the object is removed."""
 
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_PIPELINE = "pipelineInfo"  # stands in every compiled pipeline
+_PIPELINE = "pipelineInfo"  # every compiled pipeline has it
 _ITEMS: Path = ("items",)
 
 
@@ -75,9 +75,7 @@ def edit_objects(text: str, objects: Sequence[Document], edit: ObjectEdit) -> st
     if edited is not None and edited != text and any(map(_items, objects)) and _ALIAS.search(edited):
         try:
             parse(edited, objects[0].file, objects[0].above)
-        except (
-            ManifestError
-        ) as error:  # an item has its own bytes again, but the anchor that it names is in another item
+        except ManifestError as error:  # an item has its original bytes, but its anchor is in another item
             text = "cannot be edited, because an anchor was changed since it was placed"
             raise objects[0].problem(_ITEMS, f"{text}: {error}") from error
     return edited
@@ -156,19 +154,19 @@ def _without(text: str, document: Document, removed: Sequence[int]) -> str:
 
 @dataclass(slots=True)
 class _Ties:
-    """How aliases tie the items of a list to what stands outside them, by the items' indexes.
+    """How aliases tie the items of a list to values outside them, by the items' indexes.
 
     ``repeated`` are items that are aliases of other items, which they follow. ``outside`` has the anchors outside an item that
     its aliases name. ``named`` has the anchors inside an item that aliases outside it name, each with the alias and whether
     that stands in another item. ``now`` has the values of anchors that edits have changed, by the identity of their nodes;
-    :data:`MISSING` is that of one which is gone.
+    :data:`MISSING` for an anchor that is gone.
     """
 
     repeated: set[int] = field(default_factory=set)
     outside: dict[int, dict[str, Node]] = field(default_factory=dict)
     named: dict[int, list[tuple[Node, Any, bool]]] = field(default_factory=dict)
     now: dict[int, Any] = field(default_factory=dict)
-    length: int = 0  # of the anchors that were repeated so far
+    length: int = 0  # of the anchors repeated so far
 
 
 def _ties(document: Document, items: Sequence[Node]) -> _Ties:
@@ -188,7 +186,7 @@ def _ties(document: Document, items: Sequence[Node]) -> _Ties:
             user = item_at(alias.start_mark.index)
             if user is not None and user != home:
                 ties.outside.setdefault(user, {})[alias.anchor] = node
-            is_item = user is None and home is not None and node is items[home]  # which follows the other one
+            is_item = user is None and home is not None and node is items[home]  # it follows the other one
             if home is not None and user != home and not is_item:
                 ties.named.setdefault(home, []).append((node, alias, user is not None))
     return ties
@@ -251,7 +249,7 @@ def _frame(document: Document, ties: _Ties, index: int, *, is_flow: bool) -> _Fr
 
 
 def _refuse_broken(document: Document, index: int, item: Document, edited: str) -> None:
-    """Refuse an item with an alias whose anchor is gone: the item with the anchor had to be written anew to be unplaced."""
+    """Refuse an item with an alias whose anchor is gone: unplacing had to rewrite the item with the anchor."""
     try:
         item.reparse(edited)
     except ManifestError as error:
@@ -290,7 +288,7 @@ def _renew(document: Document, ties: _Ties, index: int, edited: str) -> None:
     try:
         anchors = {name: node for one in parse(edited, document.file) for name, node in anchored(one.root)}
     except ManifestError:
-        return  # an alias is back whose anchor stands outside the item; later items write out what they need
+        return  # an alias of an outside anchor is back; later items write out what they need
     for node, alias, is_item in ties.named[index]:
         value = data_of(anchors[alias.anchor]) if alias.anchor in anchors else MISSING
         if is_same(value, data_of(node)):

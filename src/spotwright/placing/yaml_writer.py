@@ -1,10 +1,10 @@
-"""Turns edits into insertions at the parser's positions, and takes values out again.
+"""Turn edits into insertions at the parser's positions, and remove values again.
 
-A key is inserted before an existing key, an item before the first item, in the style of its surroundings: so comments, quoting,
-order and line ends of everything else stay as they are. A replaced scalar keeps its old text for the way back. No key is
-inserted at the end of a mapping, because the parser's end marks lie behind later comments and blank lines.
+A key is inserted before an existing key, an item before the first item, in the style of its surroundings: so all other
+comments, quoting, order and line ends stay. A replaced scalar's old text is kept for the undo. Keys are never inserted at the
+end of a mapping, because the parser's end marks lie behind later comments and blank lines.
 
-From a document that another tool has reformatted, values are removed one by one.
+Values are removed one by one from a document that another tool has reformatted.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splice]]:
     """The changes of the text that make the edits, by position; at one position insertions in the order of the edits.
 
-    In a document with aliases there are also changes that no edit asks for, which write values out (their edits are of kind
-    ``write``), and edits that others make, whose changes are empty.
+    A document with aliases also has changes without an edit, which write values out (with edits of kind ``write``), and edits
+    that other edits cover, whose changes are empty.
     """
     writer = _Writer(document)
     if document.shared:
@@ -98,7 +98,7 @@ def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splic
 
 
 def _shared_splices(writer: _Writer, document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splice]]:
-    """The changes of a document with aliases. None has a short form, because an alias repeats what stands at its anchor."""
+    """The changes of a document with aliases. None has a short form, because an alias repeats the value at its anchor."""
     shared = sharing(document, edits)
     pairs = [(edit, change) for edit in shared.edits for change in writer.changes(edit)]
     pairs += [(edit, Splice(document.start, "")) for edit in shared.silent]
@@ -133,7 +133,7 @@ def apply(text: str, changes: Sequence[Splice]) -> str:
 
 
 class _Writer:
-    """Writes the edits of one document. Where new keys of a mapping go is looked up once per mapping."""
+    """Writes the edits of one document. The position of new keys is looked up once per mapping."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -157,7 +157,7 @@ class _Writer:
             if within is not None:
                 return within
         start, end = node.start_mark.index, node.end_mark.index
-        old = document.text[start:end].rstrip()  # the end mark of a block stands behind its line end
+        old = document.text[start:end].rstrip()  # a block's end mark is behind its line end
         return [Splice(start, f"{_before(node)}{inline(document, edit.value)}", old)]
 
     def _into_mapping(self, edit: Edit) -> Splice:
@@ -165,7 +165,7 @@ class _Writer:
         parent, text = _existing(document, edit.path[:-1]), document.text
         if not isinstance(parent, MappingNode):
             raise document.problem(edit.path[:-1], "expected a mapping")
-        if key in parent.keys:  # a null under this very key
+        if key in parent.keys:  # a null under this key
             existing = _existing(document, edit.path)
             start, end = existing.start_mark.index, existing.end_mark.index
             space = "" if start and text[start - 1] in " \t\n" else " "
@@ -277,7 +277,7 @@ def _existing(document: Document, path: Path) -> Node:
 def _uncommented(document: Document, pairs: Sequence[tuple[Node, Node]]) -> Node:
     """The key before which new keys are inserted: the first without a comment above it, so that comments stay with their keys.
 
-    The second key is preferred to the first, so that a container still begins with its ``name``.
+    The second key is preferred, so that a container still begins with its ``name``.
     """
     for key, _ in (*pairs[1:], pairs[0]):
         if not _line_above(document.text, key.start_mark.index).startswith("#"):
@@ -312,7 +312,7 @@ def _block_splice(margin: tuple[int, int, str], value: Any, short: str) -> Splic
     """Inserts lines before a key or an item, indented as it is."""
     at, column, newline = margin
     indentation = newline + " " * column
-    text = newline.join(block(value, column)).lstrip(" ")  # the first line stands at the position already
+    text = newline.join(block(value, column)).lstrip(" ")  # the first line is already at the position
     return Splice(at, text + indentation, short=short + indentation)
 
 
@@ -369,7 +369,7 @@ def _remark(value: Any) -> str:
 
 
 def _fits_block(text: str) -> bool:
-    """Whether a text can be written as a literal block: whole lines of printable characters, the first of them not indented.
+    """Whether a text can be a literal block: whole lines of printable characters, the first one not indented.
 
     Neither the first nor the last line is empty.
     """
@@ -410,19 +410,19 @@ def _scalar(value: Any) -> str:
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, float):
         text = repr(value)
-        return text if "." in text else text.replace("e", ".0e")  # YAML 1.1 reads 1e+16 as a text
+        return text if "." in text else text.replace("e", ".0e")  # YAML 1.1 reads 1e+16 as a string
     return _json(value)
 
 
 def is_quoted(scalar: str, text: str) -> bool:
-    """Whether ``scalar`` is ``text`` in quotes, on one line, so that it is read as that text wherever it stands."""
+    """Whether ``scalar`` is ``text`` in quotes on one line, which is read alike everywhere."""
     if scalar.startswith("'"):
         return text.isprintable() and scalar == "'" + text.replace("'", "''") + "'"
     return scalar.startswith('"') and bool(json.loads(scalar) == text)
 
 
 def _json(value: Any) -> str:
-    """JSON that is also YAML: characters that YAML does not allow are escaped."""
+    """JSON that is also YAML: characters that YAML forbids are escaped."""
     return _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", _JSON.encode(value))
 
 
@@ -454,7 +454,7 @@ def remove(document: Document, removals: Sequence[Removal]) -> str:
         return text
     margin = " " * document.root.start_mark.column  # of an item of a list
     written = document.serialize(expected).rstrip("\n").replace("\n", f"\n{margin}")
-    end = "" if document.is_flow else "\n"  # a block document ends behind its line end
+    end = "" if document.is_flow else "\n"  # a block document includes its line end
     text = document.text[: document.start] + written + end + document.text[document.end :]
     if not _reads_as(text, document, expected):
         raise document.problem((), "cannot be unplaced: the text that is left would not have the expected values")
@@ -494,11 +494,11 @@ def _expected(document: Document, removals: Sequence[Removal]) -> Any:
 
 
 def _cut_once(document: Document, text: str, removal: Removal) -> str:
-    """Make one removal. Earlier removals have moved the positions in the text, so it is parsed again."""
+    """Make one removal. The text is parsed again, because earlier removals have moved the positions."""
     try:
         current = document.reparse(text)
     except ManifestError:
-        return text  # the comparison at the end notices
+        return text  # the final comparison notices
     node = current.node(removal.path) if current is not None else None
     if current is None or node is None or not current.start <= node.start_mark.index < current.end:
         return text  # removed at its anchor
@@ -516,7 +516,7 @@ def _cut_once(document: Document, text: str, removal: Removal) -> str:
 def _replacing(document: Document, node: Node, value: Any) -> Splice:
     start, end = node.start_mark.index, _end(document, node)
     old = document.text[start:end]
-    is_block = isinstance(node, ScalarNode) and node.style in ("|", ">")  # its end mark stands behind the line end
+    is_block = isinstance(node, ScalarNode) and node.style in ("|", ">")  # its end mark is behind the line end
     new = "" if value is None else inline(document, value)
     return Splice(start, (_before(node) + new).strip(), old.rstrip() if is_block else old)
 

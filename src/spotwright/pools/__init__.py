@@ -1,5 +1,5 @@
-"""What a platform engineer needs to make the pools of ``spotwright.yaml``, and to see what keeps work from landing on them.
+"""Commands and manifests that create the pools of ``spotwright.yaml``, and checks of what keeps work off them.
 
-A module for each provider holds the commands and manifests that make a pool with its tools. Everything is text for people
-to read and run: this package neither runs commands nor asks a cluster.
+Each provider's module holds the commands and manifests of its tools. All of them are text for people to read and run: this
+package neither runs commands nor asks a cluster.
 """

@@ -1,7 +1,7 @@
 """Reads the two ConfigMaps of the cluster autoscaler in kube-system, and Karpenter's NodePools, as objects of the API.
 
-They come from a cluster, or from files that ``kubectl`` has written. Their texts are foreign YAML: each has a limit
-before it is read.
+They come from a cluster, or from files that ``kubectl`` has written. Their texts are untrusted YAML, so each is bounded before
+it is read.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def weights_of(node_pools: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _data(config_map: Mapping[str, Any], key: str) -> Any:
-    """The YAML under a key. Raises :class:`ValueError` for a text that is too long, or no YAML."""
+    """The YAML under a key. Raises :class:`ValueError` for a text that is too long or not valid YAML."""
     text = mapping(config_map.get("data")).get(key)
     if not isinstance(text, str):
         raise ValueError("key not found")
     if len(text) > _LONGEST:
         raise ValueError(f"it has more than {_LONGEST} characters")
     try:
-        documents = list(yaml_composer.compose(text, lenient=True))  # refuses what is nested too deep for the loader
+        documents = list(yaml_composer.compose(text, lenient=True))  # refuses nesting too deep for the loader
         return yaml.load(text, Loader=_LOADER) if len(documents) == 1 else None  # noqa: S506  # the safe loader, in C
     except (yaml_composer.ComposeError, yaml.YAMLError, UnicodeEncodeError, ValueError) as error:
         raise ValueError(f"it is not valid YAML ({str(error).splitlines()[0]})") from None

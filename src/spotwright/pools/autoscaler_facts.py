@@ -1,7 +1,7 @@
-"""The cluster autoscaler's ConfigMaps against the configuration: whether it keeps spot before on-demand, what its groups give.
+"""The cluster autoscaler's ConfigMaps against the configuration: whether spot comes before on-demand, whether groups can grow.
 
-The status has its groups of nodes; the expander's ConfigMap the order in which it grows them. Which expander it was started with
-stands in neither. Sources: :mod:`spotwright.clouds.cluster_autoscaler`; kubernetes/autoscaler, FAQ
+The status has its node groups; the expander's ConfigMap the order in which it grows them. Neither has the expander that it was
+started with. Sources: :mod:`spotwright.clouds.cluster_autoscaler`; kubernetes/autoscaler, FAQ
 (``initial-node-group-backoff-duration``, ``max-node-group-backoff-duration``).
 """
 
@@ -37,7 +37,7 @@ def check_expander(ground: ClusterInventory) -> Iterator[Finding]:
     """Spot pools that the autoscaler grows after on-demand pools for the same work, or in no order; lines that match no group."""
     seen = ground.autoscalers
     if seen.has_status is None and seen.has_priorities is None:
-        return  # not asked
+        return  # not read
     found: dict[str, list[str]] = {}
     for other, why in _broken_orders(ground, seen):
         found.setdefault(why, []).append(_lines_for(ground, other))
@@ -63,7 +63,7 @@ def _growing(ground: ClusterInventory) -> list[Pool]:
 def _broken_orders(ground: ClusterInventory, seen: Autoscalers) -> Iterator[tuple[Pool, str]]:
     """The on-demand pools that may be grown before a spot pool for the same work, with the reason.
 
-    Work is the same for pools that both have accelerators or both have none, of one operating system.
+    Two pools serve the same work if both or neither have accelerators and their operating systems are equal.
     """
     growing, groups = _growing(ground), _groups(ground)
     for spot in (pool for pool in growing if pool.is_spot):
@@ -80,7 +80,7 @@ def _is_alike(pool: Pool, other: Pool) -> bool:
 
 
 def _advice(ground: ClusterInventory) -> str:
-    """What to set, with the ConfigMap to apply; its patterns are names of groups where ``explain``'s patterns would not do."""
+    """The fix, with the ConfigMap to apply; its patterns are group names where ``explain``'s patterns would not match."""
     rules = expander_rules(ground.pools)
     if not rules:
         return f"use {preference_advice(_growing(ground), {})}"
@@ -103,13 +103,13 @@ def _lines_for(ground: ClusterInventory, pool: Pool) -> str:
 
 
 def _groups(ground: ClusterInventory) -> Mapping[str, Sequence[str]]:
-    """The names of the groups of each pool, as the status has them."""
+    """The group names of each pool, from the status."""
     status = ground.autoscalers.status
     return groups_of_pools(ground.pools.values(), status.groups if status is not None else ())
 
 
 def _idle_lines(ground: ClusterInventory) -> Iterator[Finding]:
-    """Lines of the expander's ConfigMap that match none of the groups that the status has."""
+    """Lines of the expander's ConfigMap that match no group of the status."""
     seen = ground.autoscalers
     if seen.priorities is None or seen.status is None or not seen.status.groups:
         return
@@ -122,7 +122,7 @@ def _idle_lines(ground: ClusterInventory) -> Iterator[Finding]:
 
 
 def check_groups(ground: ClusterInventory) -> Iterator[Finding]:
-    """Groups that give no node now, groups that no pool describes, and pools that have no group."""
+    """Groups that cannot grow now, groups without a pool, and pools without a group."""
     status = ground.autoscalers.status
     if status is None:
         return

@@ -1,4 +1,4 @@
-"""Managed node groups of EKS: commands of ``aws`` or a configuration of ``eksctl`` that make one, and those that show the quota.
+"""Managed node groups of EKS: ``aws`` commands or an ``eksctl`` configuration that create one, and commands that show the quota.
 
 Sources: AWS CLI reference, ``eks create-nodegroup`` and the EKS API, ``CreateNodegroup``, ``Taint`` (effects in capitals),
 ``NodegroupScalingConfig`` (maxSize at least 1); Amazon EKS user guide, "Managed node groups" (spot: price-capacity-optimized,
@@ -79,7 +79,7 @@ def aws_script(request: Request) -> Iterator[str]:
 
 
 def refuse_managed_group(pool: Pool, tool: str) -> None:
-    """Refuse what no managed node group can be. Raises :class:`InputError`."""
+    """Refuse a pool that cannot be a managed node group. Raises :class:`InputError`."""
     if not machines_of(pool):
         raise InputError(
             f"pool {pool.name}: {tool} needs the machine: set machine: m5.xlarge or the like in spotwright.yaml"
@@ -105,7 +105,7 @@ def _flags(request: Request, name: str) -> dict[str, tuple[Word, ...]]:
         **({"taints": tuple(map(_taint, pool.taints))} if pool.taints else {}),
     }
     merged = with_create_flags(request, flags, _AWS_SAID_BY)
-    merged.pop("instanceTypes", None)  # the word of eksctl, whose values are among instance-types
+    merged.pop("instanceTypes", None)  # eksctl's name; its values are among instance-types
     return merged
 
 
@@ -126,7 +126,7 @@ def _is_arm(pool: Pool) -> bool:
     return known(pool)[0].get(ARCH) == "arm64"
 
 
-_MACHINES = ("instanceTypes", "instance-types")  # of create_flags: the words of eksctl and of aws
+_MACHINES = ("instanceTypes", "instance-types")  # of create_flags: the names of eksctl and of aws
 
 
 def machines_of(pool: Pool) -> list[str]:
@@ -188,7 +188,7 @@ def _aws_meanings(request: Request, flags: Flags) -> Iterator[str]:
 
 
 def shared_meanings(request: Request, machines: Sequence[Word], setting: str) -> Iterator[str]:
-    """What holds for a managed node group, whichever tool makes it. ``setting``: the name of the list of machines."""
+    """Notes on a managed node group, whichever tool makes it. ``setting``: the name of the list of machines."""
     pool = request.pool
     if pool.is_spot:
         yield (
@@ -267,7 +267,7 @@ def _devices(pool: Pool) -> Iterator[tuple[str, int]]:
 
 
 def preference(request: Request) -> Iterator[str]:
-    """The priority expander with every pool of EKS; empty if they are of one capacity."""
+    """The priority expander with every EKS pool; empty if they have one capacity."""
     objects = list(
         expander_objects({name: one for name, one in request.pools.items() if one.provider == request.pool.provider})
     )

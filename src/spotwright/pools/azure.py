@@ -1,6 +1,6 @@
-"""The commands of ``az`` that make a node pool of AKS, and those that show whether the region has the machine and the quota.
+"""The ``az`` commands that create a node pool of AKS, and those that show whether the region has the machine and the quota.
 
-Pools of an aks-engine API model become pools of AKS: aks-engine is retired, and low-priority VMs are Spot VMs.
+Pools of an aks-engine API model become AKS pools: aks-engine is retired, and low-priority VMs became Spot VMs.
 
 Sources: azure-cli, ``acs/_params.py`` and ``acs/_help.py`` (``aks nodepool add``: the flags, their forms, and 3 as the default
 of ``--node-count``), ``acs/managed_cluster_decorator.py`` (an update of the autoscaler's profile keeps its other settings);
@@ -43,7 +43,7 @@ __all__ = ["az_script", "pools_of_api_model"]
 _GROUP = Variable("RESOURCE_GROUP", "the resource group of the cluster")
 _CLUSTER = Variable("CLUSTER", "the name of the cluster")
 _LOCATION = Variable("LOCATION", "the region of the cluster")
-_DECIMALS = 5  # of a maximum price, by azure-cli's validate_spot_max_price
+_DECIMALS = 5  # of a maximum price; source: azure-cli, validate_spot_max_price
 _RESERVED = ("kubernetes.azure.com/", "kubernetes.io/")
 _SAID_BY = {
     "name": "the name of the pool",
@@ -124,7 +124,7 @@ def _spot_flags(pool: Pool) -> dict[str, tuple[Word, ...]]:
 
 
 def _number(zone: str) -> str:
-    """The number of a zone, which az takes, also where the pool has the label of its nodes (eastus-1)."""
+    """The number of a zone, as az takes it, also from a node label's form (eastus-1)."""
     found = azure_zone(zone)
     return found[1] if found else zone
 
@@ -258,7 +258,7 @@ _SPOT = ("low", "spot")
 
 
 def pools_of_api_model(model: Mapping[str, Any], name: str) -> list[ListedPool]:
-    """The agent pools of an API model. ``name`` is how messages call the file. Raises :class:`InputError`."""
+    """The agent pools of an API model. ``name`` is the file's for messages. Raises :class:`InputError`."""
     properties = model.get("properties") or {}
     profiles = properties.get("agentPoolProfiles")
     if not isinstance(profiles, list) or not all(isinstance(one, Mapping) and one.get("name") for one in profiles):
@@ -319,7 +319,7 @@ def _notes(profile: Mapping[str, Any], name: str, priority: str, *, is_spot: boo
 
 
 def _limits(properties: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The limits of the autoscaler add-on by pool; under the empty name those for all."""
+    """The limits of the autoscaler add-on by pool; the empty name has the default."""
     config = ((properties.get("orchestratorProfile") or {}).get("kubernetesConfig")) or {}
     for addon in config.get("addons") or ():
         if isinstance(addon, Mapping) and addon.get("name") == "cluster-autoscaler":

@@ -1,4 +1,4 @@
-"""The tools that can make a pool, and the one that is used where none is named; the provider's record says which are its own."""
+"""The tools that can create a pool, and the default one; the provider's record lists its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOOLS: Mapping[str, Callable[[Request], Iterator[str]]] = {
     "karpenter": karpenter_objects,
     "generic": generic_script,
 }
-"""What gives the lines of a tool's text, by the name for ``--as``."""
+"""The writers of the tools' texts, by the name for ``--as``."""
 
 
 def script(request: Request, tool: str | None = None) -> list[str]:

@@ -1,9 +1,8 @@
-"""What ``pools check`` finds, most severe findings first: the pools, their nodes and their DaemonSets against work to come.
+"""The findings of ``pools check``, most severe first: pools, nodes and DaemonSets against the work to come.
 
 Pods of manifests: work that no node admits or that is unreadable, and taints that none of it tolerates. Pools that grow from
-zero: labels that the autoscaler cannot know while no node is there. The end of a node: the provider's notice, the kubelet's
-shutdown and the grace periods must fit. DaemonSets: device plugins, drivers and log collectors that do not reach the nodes
-where work will run.
+zero: labels that the autoscaler cannot know without a node. The end of a node: the provider's notice, the kubelet's shutdown
+and the grace periods must fit. DaemonSets: device plugins, drivers and log collectors that miss nodes for the work.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ __all__ = ["CHECKS", "check", "check_daemon_sets", "check_endings", "check_growt
 
 
 def check_readable(ground: ClusterInventory) -> Iterator[Finding]:
-    """Pods of manifests and DaemonSets with a field of another form than Kubernetes asks for."""
+    """Pods of manifests and DaemonSets with a field that Kubernetes would refuse."""
     yield from ground.unread
 
 
 def check_landing(ground: ClusterInventory) -> Iterator[Finding]:
-    """Work that lands nowhere, and pools on which none of the work lands because of a taint."""
+    """Work that fits no pool, and pools that a taint keeps all the work off."""
     for work in ground.works:
         reasons = {pool.name: ground.refusal(pool, work) for pool in ground.pools.values()}
         if all(reasons.values()):
@@ -88,7 +87,7 @@ _WISH = resolve([Layer("any work", {"spot": Spot.PREFER})])
 
 
 def _advice(ground: ClusterInventory, work: PodWork, reasons: Mapping[str, str]) -> str:
-    """What helps work that lands nowhere: ``place`` only where it would not refuse the work too."""
+    """The fix for work that fits no pool: ``place`` only if it would not refuse the work too."""
     ladder = build(PodRequirements(work.requests, work.constraints), _WISH, ground.pools)
     if ladder.rungs:
         return "spotwright place adds the tolerations that the pools ask for"
@@ -114,7 +113,7 @@ _AFTER_BOOT = ("nvidia.com/", "amd.com/", "feature.node.kubernetes.io/", "gpu.in
 
 
 def check_growth(ground: ClusterInventory) -> Iterator[Finding]:
-    """Labels of pools and of selectors that no template of an empty pool has."""
+    """Labels of pools and of selectors that an empty pool's template lacks."""
     from_zero = [pool for pool in ground.pools.values() if pool.min_nodes == 0]
     for pool in from_zero:
         for key, value in pool.labels.items():
@@ -178,7 +177,7 @@ _DECIDING = {"grace_period", "ladder", "spot"}
 
 
 def check_priorities(ground: ClusterInventory) -> Iterator[Finding]:
-    """Work with a priority for which the cluster autoscaler makes no nodes."""
+    """Work whose priority is too low for the cluster autoscaler to add nodes."""
     for work in ground.works:
         priority = ground.priority_of(work)
         maker = f"PriorityClass {named}" if (named := work.spec.get("priorityClassName")) else "its priority"
@@ -208,7 +207,7 @@ def check_endings(ground: ClusterInventory) -> Iterator[Finding]:
 
 
 def _share(kubelets: Sequence[Shutdown], priority: int | None) -> float | None:
-    """Seconds that the kubelets leave a pod of this priority; None where no kubelet waits for pods."""
+    """Seconds that the kubelets leave a pod of this priority; ``None`` if no kubelet waits for pods."""
     return min((one.share(priority) for one in kubelets if one.total), default=None)
 
 
@@ -244,7 +243,7 @@ def _shutdown(spot: Sequence[Pool], shutdown: Shutdown) -> Iterator[Finding]:
 
 
 def _policies(config: Config) -> Iterator[tuple[str, Policy]]:
-    """The policies of the configuration that set a grace period, or the pools for that of the default policy."""
+    """The policies of the configuration that set a grace period, or the pools for the default policy's."""
     default, _ = config.layers_for()
     named = [("policy.default", default)]
     named += [(f"policy.tasks {key}", (*default, layer)) for key, layer in config.policy_tasks]
@@ -263,7 +262,7 @@ def _pools_of(policy: Policy, pools: Mapping[str, Pool]) -> list[Pool]:
 def _grace(
     where: str, grace: float, pools: Sequence[Pool], share: float | None, of: str = _OF_PRIORITY
 ) -> Iterator[Finding]:
-    """``pools``: the spot pools of the work. ``share``: what kubelets leave for pods of users, None if unknown."""
+    """``pools``: the spot pools of the work. ``share``: seconds that kubelets leave for users' pods, ``None`` if unknown."""
     notice = shortest_notice(pools)
     if notice is None:
         return
@@ -408,7 +407,7 @@ CHECKS: tuple[Callable[[ClusterInventory], Iterator[Finding]], ...] = (
     check_groups,
     check_strangers,
 )
-"""All checks; each gives its findings for a ground."""
+"""All checks; each returns its findings for an inventory."""
 
 
 def check(ground: ClusterInventory) -> list[Finding]:

@@ -1,7 +1,6 @@
-"""What the checks look at: the pools with their nodes, the DaemonSets and kubelets beside them, and the pods of manifests.
+"""The inventory for the checks: the pools with their nodes, the DaemonSets and kubelets, and the pods of manifests.
 
-All of it is read from what ``kubectl get ... -o json`` wrote. A kubelet lets pods end in phases, by their priority, when its
-node is shut down.
+It is read from the output of ``kubectl get ... -o json``. When a node shuts down, its kubelet ends pods in phases, by priority.
 """
 
 from __future__ import annotations
@@ -97,18 +96,18 @@ class Phase(NamedTuple):
 
 
 class Shutdown(NamedTuple):
-    """What a kubelet does when its node is shut down. ``phases``: lowest priority first. ``setting`` is the one that has them."""
+    """How a kubelet shuts its node down. ``phases``: lowest priority first. ``setting`` is the field that has them."""
 
     setting: str
     phases: tuple[Phase, ...]
 
     @property
     def total(self) -> float:
-        """Seconds for which the shutdown waits where each phase has pods that take their time; 0: it is not delayed."""
+        """The longest delay of the shutdown, in seconds, with pods in each phase; 0: it is not delayed."""
         return sum(phase.seconds for phase in self.phases)
 
     def share(self, priority: int | None) -> float:
-        """Seconds that a pod of this priority has; ``None``, a class of users of any value: the shortest that it may have."""
+        """Seconds that a pod of this priority has; ``None``, a user's class of unknown value: the shortest possible."""
         if priority is None:
             starts = (phase.priority for phase in self.phases if phase.priority <= _HIGHEST_OF_USERS)
             return min(map(self.share, starts), default=self.share(0))
@@ -116,7 +115,7 @@ class Shutdown(NamedTuple):
 
 
 def read_shutdown(settings: Mapping[str, Any], name: str) -> Shutdown:
-    """What the settings of a kubelet say; ``name`` is how messages call it.
+    """Read a kubelet's settings; ``name`` is its name in messages.
 
     Raises :class:`InputError` with the field where a kubelet would not start with them.
     """
@@ -147,13 +146,13 @@ class Objects:
     """The objects of a file or a cluster by kind. ``others`` counts the kinds that were left out.
 
     ``listings`` are lists of node pools that their provider's tools wrote (:mod:`~spotwright.pools.node_pool_files`).
-    ``kubelets`` are how kubelets end; ``priorities`` the values of priority classes, under the empty name the default.
+    ``kubelets`` are the kubelets' shutdowns; ``priorities`` the values of priority classes, the default under the empty name.
     ``no_daemon_sets`` says why a cluster does not show its DaemonSets.
 
-    ``config_maps`` are the cluster autoscaler's by name, each with where it stands; ``no_config_maps`` says why a cluster
-    does not show them. ``has_all``: one that is not among them is not in the cluster. ``is_empty``: there is a list without
-    objects, as kubectl writes it for a cluster without nodes. ``admitting`` are those that say what a cluster adds to pods.
-    ``unread`` are objects that make nodes, and that Spotwright does not read.
+    ``config_maps`` are the cluster autoscaler's by name, each with its place; ``no_config_maps`` says why a cluster does not
+    show them. ``has_all``: the cluster has no others. ``is_empty``: there is an empty list, as kubectl writes it for a cluster
+    without nodes. ``admitting`` are objects that make the cluster add to pods. ``unread`` are objects that make nodes and have
+    no reader.
     """
 
     nodes: list[Mapping[str, Any]] = field(default_factory=list)
@@ -173,18 +172,18 @@ class Objects:
     unread: list[Unread] = field(default_factory=list)
 
     def of_kind(self, kind: str) -> Iterator[Mapping[str, Any]]:
-        """The objects of a kind that say what a cluster adds to pods."""
+        """The objects of a kind that make the cluster add to pods."""
         return (one for one in self.admitting if one.get("kind") == kind)
 
     @property
     def knows_nodes(self) -> bool:
-        """Whether it shows which nodes the cluster has, if only that it has none."""
+        """Whether it shows the cluster's nodes, even if there are none."""
         return bool(self.nodes) or self.is_empty
 
     def require_nodes(self, name: str, *, or_others: bool = False) -> None:
-        """Raise :class:`InputError` without a node, with what there is instead.
+        """Raise :class:`InputError` without a node, naming what was found instead.
 
-        ``or_others``: no nodes are needed where there is a list without items, or something else that the checks read.
+        ``or_others``: an empty list, or other objects that the checks read, will do.
         """
         if self.nodes:
             return
@@ -230,7 +229,7 @@ def _documents(text: str, name: str) -> Iterable[Any]:
 
 
 def _json_documents(text: str) -> Iterator[Any]:
-    """The values of a text, one after another: a loop over commands writes several, with --- between them or without."""
+    """The values of a text, one after another: a loop over commands writes several, with or without --- between them."""
     decoder, position = json.JSONDecoder(), 0
     while position < len(text):
         value, position = decoder.raw_decode(text, position)
@@ -240,9 +239,9 @@ def _json_documents(text: str) -> Iterator[Any]:
 
 
 def objects_of(value: Any, name: str) -> list[Any]:
-    """The objects of a list as the API and kubectl write it, none for an empty one; any other value alone.
+    """The objects of a list as the API and kubectl write it; any other value alone.
 
-    Raises :class:`InputError` for a list of something else; ``name`` is how messages call its file.
+    Raises :class:`InputError` for a list of anything else; ``name`` is its file's in messages.
     """
     is_list = isinstance(value, Mapping) and str(value.get("kind")) in _LIST_KINDS
     return list(_flattened(value, name)) if is_list else [value]
@@ -285,7 +284,7 @@ def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
 
 
 def _sort_inner(listing: Mapping[str, Any], objects: Objects, name: str) -> None:
-    """Sort the objects that an output of Terraform has inside its resources."""
+    """Sort the objects inside the resources of a Terraform output."""
     found, unread = manifests(listing, name) if is_terraform(listing) else ((), ())
     objects.unread += unread
     for one in found:
@@ -319,7 +318,7 @@ def add_object(one: Mapping[str, Any], objects: Objects, name: str) -> bool:
 
 
 def _add_config_map(one: Mapping[str, Any], objects: Objects, name: str) -> bool:
-    """Add a ConfigMap of the autoscaler, from whichever namespace. Two with one name are of two autoscalers, and refused."""
+    """Add a ConfigMap of the autoscaler, from whichever namespace. Two of one name belong to two autoscalers and are refused."""
     metadata = one.get("metadata")
     own_name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if own_name not in (STATUS, PRIORITIES):
@@ -333,7 +332,7 @@ def _add_config_map(one: Mapping[str, Any], objects: Objects, name: str) -> bool
 
 
 def _checked(one: Mapping[str, Any], shape: Mapping[str, Any], what: str) -> Mapping[str, Any]:
-    """The object, whose fields have the types of the API. Raises :class:`InputError` with the field that has not."""
+    """The object, if its fields have the API's types. Raises :class:`InputError` with the first field that does not."""
     wrong = find_wrong(one, shape)
     if wrong:
         raise InputError(f"{what}: {wrong}")
@@ -376,10 +375,10 @@ class PodWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterInventory:
-    """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` the nodes of none.
+    """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` the nodes without a pool.
 
-    ``unread`` are the pods and ConfigMaps that cannot be compared, because a field of theirs has another form than it must have.
-    ``knows_nodes``: the nodes are all that there are. ``autoscalers`` are as the ConfigMaps of the cluster autoscaler show them.
+    ``unread`` are the pods and ConfigMaps with a malformed field, which cannot be compared. ``knows_nodes``: there are no other
+    nodes. ``autoscalers`` come from the ConfigMaps of the cluster autoscaler.
     """
 
     config: Config
@@ -399,7 +398,7 @@ class ClusterInventory:
         return self.config.pools
 
     def priority_of(self, work: PodWork) -> int | None:
-        """The priority of the pod; None where the value of its class is not known."""
+        """The priority of the pod; ``None`` if its class has no known value."""
         given = work.spec.get("priority")
         if isinstance(given, int):
             return given
@@ -412,7 +411,7 @@ class ClusterInventory:
 
     @property
     def not_judged(self) -> list[NotJudged]:
-        """The pools of which it is not known whether some of the work fits."""
+        """The pools of which it is unknown whether some of the work fits."""
         found = {
             pool.name: NotJudged(Subject.POOL, pool.name, SIZE_UNKNOWN, STATE_NODE)
             for pool in self.pools.values()
@@ -430,7 +429,7 @@ class ClusterInventory:
         def left(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
             return tuple(one for one in taints if not providers.is_tolerated_by_cluster(pool, one, work.requests))
 
-        if not self.members.get(pool.name):  # only the configuration says what labels its nodes have
+        if not self.members.get(pool.name):  # only the configuration has its nodes' labels
             return node_labels.refusal(pool, work.constraints, left(providers.taints(pool)))
         reasons = [work.constraints.refusal(labels, left(taints)) for labels, taints in self.kinds_of_node(pool)]
         return "" if "" in reasons else reasons[0]
@@ -455,9 +454,9 @@ class ClusterInventory:
 
 
 def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Finding]) -> ClusterInventory:
-    """The ground for the checks: each node belongs to the pool whose labels it has, else to the one whose name it carries.
+    """The inventory for the checks: each node belongs to the pool whose labels it has, else to the one whose name it carries.
 
-    ``found`` is what :func:`pod_works` gives for manifests.
+    ``found`` is the result of :func:`pod_works` for manifests.
     """
     members: dict[str, list[Mapping[str, Any]]] = {name: [] for name in config.pools}
     strangers: list[Mapping[str, Any]] = []
@@ -493,7 +492,7 @@ def _not_added(one: Mapping[str, Any], wrong: Unreadable) -> Finding:
 
 
 def _autoscalers(objects: Objects) -> tuple[Autoscalers, list[Finding]]:
-    """What the ConfigMaps of the cluster autoscaler show, and a finding for each that cannot be read."""
+    """The state in the cluster autoscaler's ConfigMaps, and a finding for each unreadable one."""
     unread: list[Finding] = []
     read: dict[str, Any] = {}
     for name, (place, config_map) in objects.config_maps.items():
@@ -521,15 +520,15 @@ def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | No
 def pod_works(document: Any, file: str, config: Config, others: Others = no_others) -> Iterator[PodWork | Finding]:
     """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow.
 
-    So are pods of a manifest that is a text in the object. An unreadable pod gives a finding, with the
-    field. The configuration names the version of Argo; ``others`` has the objects that say what the cluster adds to pods.
+    A manifest in a string of the object counts too. An unreadable pod gives a finding, with the field. The configuration names
+    the version of Argo; ``others`` has the objects that make the cluster add to pods.
     """
     if not isinstance(document, Mapping):
         return
     yield from _works_of(document, file, argo_version(config), others)
     with suppress(ManifestError):  # invalid YAML, which place refuses
         for held in objects_within(data_document(document, file), (), document):
-            if held.base == ():  # it stands in a text; one that is a mapping was found already
+            if held.base == ():  # it is in a string; mappings were found already
                 yield from _works_of(held.value, file, argo_version(config), others)
 
 
@@ -568,7 +567,7 @@ def _unread(where: str, error: ManifestError) -> Finding:
 
 
 class _PodSpec(NamedTuple):
-    """A pod spec of an object. ``where``: paths of what stands elsewhere, by their paths in it; ``levels`` are merged in it."""
+    """A pod spec of an object. ``where``: source paths of inherited values, by their paths in it; ``levels`` are merged in it."""
 
     path: Path
     value: Mapping[str, Any]

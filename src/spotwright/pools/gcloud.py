@@ -1,4 +1,4 @@
-"""The commands of ``gcloud`` that make a node pool of GKE, and those that show whether the region has the machine and the quota.
+"""The ``gcloud`` commands that create a node pool of GKE, and those that show whether the region has the machine and the quota.
 
 Sources: Google Cloud, gcloud reference, ``container node-pools create`` (the flags; ``--num-nodes``, ``--min-nodes`` and
 ``--max-nodes`` count for each zone, ``--total-min-nodes`` and ``--total-max-nodes`` for the pool); "Run fault-tolerant workloads
@@ -92,7 +92,7 @@ def gcloud_script(request: Request) -> Iterator[str]:
 
 
 def accelerator(pool: Pool) -> str:
-    """The type of the pool's GPUs as Google names it: that of the label, else that of the machine."""
+    """The type of the pool's GPUs as Google names it: from the label, else from the machine."""
     kind = pool.labels.get(_ACCELERATOR_LABEL) or machine_accelerator(pool.machine)
     if not kind:
         raise InputError(

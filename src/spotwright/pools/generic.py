@@ -1,6 +1,6 @@
 """Pools outside the commands of a cloud: labels and taints for nodes of any cluster, and GKE's ComputeClass.
 
-Nodes of a cluster without a known provider need labels and taints to be the pool of the configuration. A ComputeClass orders
+Without a known provider, labels and taints make nodes a pool of the configuration. A ComputeClass orders
 the pools: spot first, on-demand where spot has no capacity.
 
 Sources: Kubernetes reference, "kubelet" (``--node-labels``, ``--register-with-taints``), "kubectl label", "kubectl taint";
@@ -85,7 +85,7 @@ def generic_script(request: Request) -> Iterator[str]:
 
 
 def _hints(request: Request, label_list: str, taints: Sequence[str]) -> Iterator[str]:
-    """Annotations of Cluster API with which the autoscaler knows a node of an empty group."""
+    """Cluster API annotations that describe the nodes of an empty group to the autoscaler."""
     pool = request.pool
     yield from section(
         "From zero, with Cluster API: annotations of the MachineDeployment.",
@@ -103,11 +103,11 @@ def _hints(request: Request, label_list: str, taints: Sequence[str]) -> Iterator
 
 
 DEFAULT_CLASS = "spotwright"
-"""Name of the class where the pools name none."""
+"""Name of the class if the pools name none."""
 
 
 def compute_class_lines(pools: Mapping[str, Pool], ladder: Sequence[str] = ()) -> Iterator[str]:
-    """The ComputeClass of each name that the pools of GKE have as their label, or one of all of them where none has the label.
+    """The ComputeClass of each name in the labels of the GKE pools, or one for all of them if none has the label.
 
     Raises :class:`InputError` without a pool of GKE.
     """
@@ -143,7 +143,7 @@ def _class(name: str, members: Sequence[Pool]) -> Iterator[str]:
 
 
 def _rule(pool: Pool) -> dict[str, Any]:
-    """The rule of a class for a pool: by its name, or for one that GKE makes by itself, by what its machines are."""
+    """The rule of a class for a pool: by its name, or by its machines if GKE makes it by itself."""
     if not pool.automatic:
         name = providers.pool_name(pool)
         if not name:

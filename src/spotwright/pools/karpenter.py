@@ -1,15 +1,15 @@
 """The NodePool of Karpenter for a pool, and the node class that it refers to: EC2NodeClass on AWS, AKSNodeClass on Azure.
 
-Pools of ``spotwright.yaml`` have one capacity type. Pools that carry one name at Karpenter, such as those that ``pools import``
-reads off a NodePool of both capacity types, are one NodePool here; weights put spot first among the others. Where spot has no
-capacity, Karpenter leaves that offering out for some minutes and takes on-demand of the same NodePool, or the NodePool with the
-next weight: this is what ``spot: prefer`` means there.
+Pools of ``spotwright.yaml`` have one capacity type. Pools with one name at Karpenter, such as the two that ``pools import``
+reads from a NodePool of both capacity types, are one NodePool here; weights put spot first among the others. If spot has no
+capacity, Karpenter skips that offering for some minutes and takes on-demand of the same NodePool, or the NodePool with the next
+weight: so it implements ``spot: prefer``.
 
 The ``max_lifetime`` of a pool is ``expireAfter``: then Karpenter drains the node. A drain waits for pods with
-``karpenter.sh/do-not-disrupt``, which placement writes, unless ``terminationGracePeriod`` is set: then each pod is deleted so
-early that its own grace period ends with that period, and a node lives for the sum of the two at most. It also lets Karpenter
-replace nodes that have drifted from their NodePool or its image, whatever their pods say; a budget of no nodes for that reason
-holds it.
+``karpenter.sh/do-not-disrupt``, which placement writes, unless ``terminationGracePeriod`` is set: then each pod is deleted
+early enough for its own grace period to end with that period, and a node lives for the sum of the two at most. It also lets
+Karpenter replace nodes that have drifted from their NodePool or its image despite such pods; a budget of 0 nodes for that
+reason prevents it.
 
 Sources: kubernetes-sigs/karpenter, the CRD ``karpenter.sh_nodepools`` v1, and "NodePools" (weight from 1 to 100, the highest
 first; consolidateAfter is required), "Disruption" (TerminationGracePeriod, Pod-Level Controls, NodePool Disruption Budgets), with
@@ -52,7 +52,7 @@ CAPACITY_TYPE = "karpenter.sh/capacity-type"
 """Label of nodes with the capacity for which Karpenter asked."""
 
 RESERVED = "reserved"
-"""The capacity type of reserved machines, which are on-demand ones: in spotwright.yaml the label distinguishes them."""
+"""The capacity type of reserved machines: on-demand ones in spotwright.yaml, distinguished by the label."""
 
 _CAPACITIES = ("spot", "on-demand", RESERVED)
 _DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
@@ -69,9 +69,9 @@ NODE_CLASS_LABELS: Mapping[str, Mapping[str, str]] = {
 
 
 class NodePool(NamedTuple):
-    """What a NodePool of a cluster asks for. ``capacities``: spot first. ``flags`` are settings for ``create_flags``.
+    """The requirements of a cluster's NodePool. ``capacities``: spot first. ``flags`` are settings for ``create_flags``.
 
-    ``max_lifetime`` is empty if work on a node does not end at that age; ``notes`` say so.
+    ``max_lifetime`` is empty if work does not end at that age, which ``notes`` say.
     """
 
     name: str
@@ -132,7 +132,7 @@ def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
 
 
 def _notes_on_the_end(expires: str, last: str, budgets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What a NodePool does to work that is not to be disrupted; ``expires`` and ``last``, its two fields, may be empty."""
+    """The effect of a NodePool on work with do-not-disrupt; ``expires`` and ``last``, its two fields, may be empty."""
     if expires and not last:
         yield (
             f"its expireAfter {expires} is not a lifetime: a drain waits for work with {_DO_NOT_DISRUPT} unless "
@@ -154,7 +154,7 @@ def _notes_on_the_end(expires: str, last: str, budgets: Sequence[Mapping[str, An
 
 
 def _reference(given: Mapping[str, str]) -> dict[str, str]:
-    """The reference to a node class as v1 writes it: v1beta1 names the group in ``apiVersion``; empty where it names no kind."""
+    """The reference to a node class as v1 writes it: v1beta1 names the group in ``apiVersion``; empty without a kind."""
     group = given.get("group") or str(given.get("apiVersion", "")).partition("/")[0]
     if not (group and given.get("kind") and given.get("name")):
         return {}
@@ -162,7 +162,7 @@ def _reference(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _allowed(requirements: Iterable[Mapping[str, Any]], key: str, known: Sequence[str]) -> tuple[str, ...]:
-    """The values of a label that the requirements allow, of those that are known where they name what they exclude."""
+    """The values of a label that the requirements allow; exclusions are taken from the ``known`` ones."""
     allowed: tuple[str, ...] = ()
     for one in requirements:
         if one.get("key") == key:
@@ -222,7 +222,7 @@ _OF_NODE_POOL = ("requirements", "limits", "startupTaints", "expireAfter")  # fl
 
 
 def _members(request: Request, name: str) -> list[Pool]:
-    """The pools that are this NodePool. Raises :class:`InputError` where one NodePool cannot be all of them."""
+    """The pools in this NodePool. Raises :class:`InputError` if one NodePool cannot have all of them."""
     members = _of_name(name, request.pools) or [request.pool]
     for other in members:
         if set(other.taints) != set(request.pool.taints):
@@ -234,15 +234,15 @@ def _members(request: Request, name: str) -> list[Pool]:
 
 
 def _of_name(name: str | None, pools: Mapping[str, Pool]) -> list[Pool]:
-    """The pools that are one NodePool by their name at Karpenter."""
+    """The pools in one NodePool by their name at Karpenter."""
     ours = (one for one in pools.values() if providers.of(one).mixes_capacities)
     return [one for one in ours if providers.pool_name(one) == name]
 
 
 def longest_end(pool: Pool, pools: Mapping[str, Pool], grace_period: float) -> int:
-    """How long after its lifetime a node of the pool may be there, in seconds: time for every grace period to end.
+    """How long a node of the pool may outlive its lifetime, in seconds: enough for every grace period.
 
-    That is the longest of the policies, ``grace_period``, or the notice of its spot nodes, within which placement keeps others.
+    That is ``grace_period``, the policies' longest, or the notice of its spot nodes, to which placement limits others.
     """
     members = _of_name(providers.pool_name(pool), pools) or [pool]
     return math.ceil(max(grace_period, *(one.notice for one in members if one.is_spot), 0.0))
@@ -342,7 +342,7 @@ def _weight(request: Request, members: Sequence[Pool]) -> tuple[int, str]:
 
 
 def _requirements(members: Sequence[Pool]) -> Iterator[dict[str, Any]]:
-    """What all of the pools need together; the NodePool has only requirements common to all."""
+    """The union of the pools' requirements; the NodePool has only requirements common to all."""
 
     def one_of(key: str, *values: str) -> Iterator[dict[str, Any]]:
         if all(values):
@@ -361,7 +361,7 @@ def _requirements(members: Sequence[Pool]) -> Iterator[dict[str, Any]]:
 
 
 def _given(pool: Pool) -> Sequence[dict[str, Any]]:
-    """The requirements of ``create_flags``. Raises :class:`InputError` if they are of another form."""
+    """The requirements of ``create_flags``. Raises :class:`InputError` for another form."""
     given = pool.create_flags.get("requirements", ())
     if not isinstance(given, list | tuple) or not all(isinstance(one, dict) and one.get("key") for one in given):
         raise InputError(

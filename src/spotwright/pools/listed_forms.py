@@ -1,7 +1,7 @@
-"""The forms in which the tools of providers list a node pool, and the reader of each: what a pool of spotwright.yaml gets of it.
+"""The forms in which the providers' tools list a node pool, and each one's reader into a pool of spotwright.yaml.
 
-A form has the keys by which it is known, the types of its fields, and a reader. Other writers of pools, such as Terraform and
-controllers that make pools from objects, are read by turning them into one of these forms.
+A form has the keys that identify it, the types of its fields, and a reader. Other sources of pools, such as Terraform and
+controllers that make pools from objects, are converted into one of these forms.
 
 Sources: Azure REST reference, "Agent Pools - List"; Google Kubernetes Engine API, ``NodePool``; Google Cloud, "Arm workloads on
 GKE" (taint), "Run multi-instance GPUs" (partitions), "Share GPUs with multiple workloads using GPU time-sharing"; Amazon EKS API
@@ -52,7 +52,7 @@ Raw = Mapping[str, Any]
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule", "NO_EXECUTE": "NoExecute"}
 _TAINT = {"key": TEXT, "value": TEXT, "effect": TEXT}
 _LABELS = {"*": TEXT}
-_LEAST = 1  # node of a pool at its largest: every provider asks for one
+_LEAST = 1  # nodes of a pool at its largest: every provider requires one
 UNSIZED_GPUS = "set node: of the pool: the machine has GPUs or other accelerators, and how many is not in the list"
 _BLOCK = "Capacity Block: on-demand, and AWS ends its nodes from 30 minutes before the reservation ends"
 CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
@@ -63,7 +63,7 @@ _EKSCTL_LABEL = "alpha.eksctl.io/nodegroup-name"
 
 
 class Form(NamedTuple):
-    """A list of one tool: the key of a pool's name, the keys that all have, the shape that is checked, and the reader of one."""
+    """A list of one tool: the key of a pool's name, the required keys, the shape to check, and the reader of a pool."""
 
     tool: str
     name: str
@@ -73,7 +73,7 @@ class Form(NamedTuple):
 
 
 def mappings(value: Any) -> list[Raw]:
-    """The mappings of a list; none of anything else."""
+    """The mappings of a list; empty for any other value."""
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
@@ -84,7 +84,7 @@ def block(values: Raw, key: str) -> Raw:
 
 
 def present(**values: Any) -> dict[str, Any]:
-    """The values that are there."""
+    """The values that are set."""
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -100,7 +100,7 @@ def _pool(
     notes: Iterable[str] = (),
     **settings: Any,
 ) -> ListedPool:
-    """A pool of these settings; labels and taints that its provider sets by itself are left out, and so is what is empty."""
+    """A pool of these settings, without empty values and the labels and taints that its provider sets by itself."""
     capacity = Capacity.SPOT if is_spot else Capacity.ON_DEMAND
     alone = Pool(name, capacity, provider, settings.get("machine", ""), node=settings.get("node"))
     by_provider, tainted = providers.labels(alone), {str(taint) for taint in providers.taints(alone)}
@@ -122,13 +122,13 @@ def _pool(
 
 
 def _architecture(provider: str, machine: str) -> dict[str, str]:
-    """The label of an Arm machine; empty for another one."""
+    """The label of an Arm machine; empty for others."""
     arch = architecture_of(Pool("", Capacity.SPOT, provider, machine))
     return {ARCH: arch} if arch == "arm64" else {}
 
 
 def _taints(given: Iterable[Raw] | None) -> list[str]:
-    """Taints with the effects of Google and of AWS, in the form of Kubernetes."""
+    """Taints with Google's and AWS's effects, in Kubernetes' form."""
     texts = []
     for one in given or ():
         effect = _EFFECTS.get(str(one.get("effect")), str(one.get("effect")))
@@ -242,7 +242,7 @@ QUEUED = "cloud.google.com/gke-queued=true:NoSchedule"
 QUEUED_NOTE = (
     "queued provisioning: nodes come only for a ProvisioningRequest of Kueue; a pod without one waits for ever"
 )
-"""What the users of such a pool must know."""
+"""The note for users of such a pool."""
 
 LOCATION_POLICIES: Mapping[bool, str] = {True: "ANY", False: "BALANCED"}
 """The location policy of a new pool of GKE, by whether it is spot."""
@@ -260,13 +260,13 @@ _ENDINGS = {
 
 
 def ending_notes(key: str, value: str) -> tuple[str, ...]:
-    """What a label says of the time at which a provider ends on-demand nodes; empty for any other label."""
+    """The notes on a label that makes a provider end on-demand nodes at some time; empty for other labels."""
     found = _ENDINGS.get((key, value))
     return (found,) if found else ()
 
 
 def _google_devices(config: Raw, machine: str, topology: Any) -> tuple[dict[str, str], dict[str, int], list[str]]:
-    """The labels that say which accelerators a pool of GKE has, what a node offers of them, and notes."""
+    """The labels for the accelerators of a GKE pool, the amount that a node offers, and notes."""
     labels: dict[str, str] = {}
     node: dict[str, int] = {}
     notes: list[str] = []
@@ -316,7 +316,7 @@ def _read_eks(raw: Raw) -> ListedPool:
 def _aws_pool(
     name: str, provider: str, is_spot: bool | None, machines: Sequence[str], image: str
 ) -> Callable[..., ListedPool]:
-    """A pool of one or several machines of AWS, whose image says architecture and operating system."""
+    """A pool of one or several AWS machines; its image determines architecture and operating system."""
 
     def made(*, labels: Raw, flags: Raw, notes: Sequence[str], **settings: Any) -> ListedPool:
         return _pool(
@@ -335,7 +335,7 @@ def _aws_pool(
 
 
 def _unsized(machines: Sequence[str], image: str) -> Iterator[str]:
-    """A note where a node of AWS has accelerators and nothing says how many."""
+    """A note if an AWS node has an unknown number of accelerators."""
     starts = PROVIDERS["eks"].gpu_machines
     if re.search("GPU|NVIDIA|NEURON", image.upper()) or any(one.startswith(starts) for one in machines):
         yield UNSIZED_GPUS
@@ -367,7 +367,7 @@ def _read_eksctl_config(raw: Raw) -> ListedPool:
     if mix:
         is_spot = _is_spot_mix(mix)
     taints = mappings(raw.get("taints"))
-    if isinstance(raw.get("taints"), Mapping):  # of nodeGroups in the past: key, then value:effect
+    if isinstance(raw.get("taints"), Mapping):  # of former nodeGroups: key, then value:effect
         parts = [(key, *str(value).rpartition(":")) for key, value in raw["taints"].items()]
         taints = [{"key": key, "value": value, "effect": effect} for key, value, _, effect in parts]
     name = str(raw["name"])
@@ -388,7 +388,7 @@ _MIXES = "it mixes spot and on-demand in one group: make a group of each"
 
 
 def _is_spot_mix(mix: Raw) -> bool | None:
-    """The capacity of a group by its distribution; ``None`` where it has nodes of both."""
+    """The capacity of a group by its distribution; ``None`` if it has nodes of both."""
     base, above = mix.get("onDemandBaseCapacity"), mix.get("onDemandPercentageAboveBaseCapacity")
     share = _ALL_ON_DEMAND if above is None else int(above)
     return False if share == _ALL_ON_DEMAND else True if share == 0 and not int(base or 0) else None
@@ -398,7 +398,7 @@ _MARKETS = {"spot": True, "on-demand": False, "capacity-block": False}
 
 
 def _read_group(raw: Raw) -> ListedPool:
-    """A group of machines whose nodes join the cluster by themselves: nothing but its own tags says what its nodes carry."""
+    """A group of machines whose nodes join the cluster by themselves: only its tags describe its nodes."""
     machines, mix = [str(one) for one in raw.get("instanceTypes") or ()], raw.get("instancesDistribution")
     market = raw.get("marketType")
     is_spot = _is_spot_mix(mix) if mix is not None else _MARKETS.get(str(market or ""))
@@ -526,7 +526,7 @@ _RULE = (
 
 
 def _read_class_rule(raw: Raw) -> ListedPool:
-    """A rule of a ComputeClass by which GKE makes node pools; what a pool has no field for stays in ``create_flags``."""
+    """A rule of a ComputeClass by which GKE makes node pools; settings without a field of a pool stay in ``create_flags``."""
     is_spot, devices = raw.get("spot") is True, raw.get("gpu") or {}
     count, seconds = int(devices.get("count") or 0), raw.get("maxRunDurationSeconds")
     machine = str(raw.get("machineType") or "")

@@ -1,10 +1,10 @@
-"""Nodes against the configuration: labels, taints, GPUs, and what an eviction left behind.
+"""Nodes against the configuration: labels, taints, GPUs, and leftovers of evictions.
 
 Sources: the names of taints come from :mod:`spotwright.clouds.node_signs`; Azure/AKS#2976 (the autoscaler copies the taint of
 the last evicted node into its picture of an empty pool, which then never grows); Kubernetes, "Schedule GPUs" (a node offers GPUs
 once a device plugin has registered).
 
-Beside pools that were read off nodes it is said which labels are of the past, and which clouds are not known.
+Pools that were read from nodes have notes on deprecated labels and unknown clouds.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def check_zones(ground: ClusterInventory) -> Iterator[Finding]:
 
 
 def check_taints(ground: ClusterInventory) -> Iterator[Finding]:
-    """Taints of nodes that the configuration does not know, so that placement adds no toleration for them; and the reverse."""
+    """Taints of nodes that the configuration lacks, so that placement does not tolerate them; and the reverse."""
     for pool in ground.pools.values():
         expected = set(providers.taints(pool))
         unknown: dict[Taint, list[str]] = {}
@@ -216,7 +216,7 @@ def _amount(node: Mapping[str, Any], name: str) -> int:
 
 
 def check_leftovers(ground: ClusterInventory) -> Iterator[Finding]:
-    """Taints that an eviction left on nodes that are there again, and nodes whose machine is gone."""
+    """Taints that an eviction left on nodes that are back, and nodes whose machine is gone."""
     for pool_name, nodes in (*ground.members.items(), ("", ground.strangers)):
         where = f"pool {pool_name}" if pool_name else "nodes of no pool"
         for keys, form in _LEFTOVERS:
@@ -235,7 +235,7 @@ def _tainted(nodes: Sequence[Mapping[str, Any]], keys: frozenset[str], form: Fin
 
 
 def check_strangers(ground: ClusterInventory) -> Iterator[Finding]:
-    """Nodes that no pool of the configuration describes, pools without nodes, and labels of the past."""
+    """Nodes without a pool in the configuration, pools without nodes, and deprecated labels."""
     of_control = [one for one in ground.strangers if is_control_plane(labels_of(one), [t.key for t in taints_of(one)])]
     workers = [one for one in ground.strangers if one not in of_control]
     if of_control:

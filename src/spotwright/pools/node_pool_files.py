@@ -1,8 +1,8 @@
-"""Reads node pools off what the tools of their providers list, so that pools without a node are known too.
+"""Read node pools from the lists of their providers' tools, so that pools without a node are known too.
 
 The lists come from ``az aks nodepool list``, ``gcloud container node-pools list``, ``aws eks describe-nodegroup`` and
 ``eksctl get nodegroup`` (each as JSON), and Terraform's own output (``terraform show -json``, also of a plan, and ``terraform
-state pull``). Objects from which controllers make pools are lists too. A form is known by its content.
+state pull``). Objects from which controllers make pools are lists too. A form is recognized by its content.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ TOOLS = (
 
 
 class Listing(NamedTuple):
-    """What lists of node pools say: the tools that wrote them, the pools under names for spotwright.yaml, and what was not read.
+    """Lists of node pools: the tools that wrote them, the pools under names for spotwright.yaml, and what was not read.
 
-    ``others`` counts the resources that make no nodes, as far as is known, by type.
+    ``others`` counts the resources that are not known to make nodes, by type.
     """
 
     tools: str
@@ -48,9 +48,9 @@ def is_listing(document: Raw) -> bool:
 
 
 def listed_pools(documents: Sequence[Raw], name: str, *, has_others: bool = False) -> Listing:
-    """The pools of the lists. ``name`` is how messages call the file; ``has_others``: it shows other pools beside them.
+    """The pools of the lists. ``name`` is the file's in messages; ``has_others``: it shows other pools beside them.
 
-    Raises :class:`InputError` with the field that has another form, and for lists without a node pool.
+    Raises :class:`InputError` with a malformed field, and for lists without a node pool.
     """
     tools: dict[str, None] = {}
     pools: dict[str, ListedPool] = {}
@@ -95,7 +95,7 @@ def _found(documents: Sequence[Raw], outputs: Sequence[Output]) -> Iterator[tupl
 
 
 def _no_pools(name: str, outputs: Sequence[Output], unread: Sequence[Unread]) -> str:
-    """The message for lists without a node pool, with what was found and why it is none."""
+    """The message for lists without a node pool, with what was found instead and why it does not count."""
     if unread:
         return f"{name}: no node pool can be read: {'; '.join(one.text for one in unread[:_SHOWN])}"
     if not outputs:
@@ -109,7 +109,7 @@ _MOST_TYPES = 5
 
 
 def _without_devices_of_others(pool: ListedPool, pools: Mapping[str, ListedPool]) -> ListedPool:
-    """The pool, with 0 of each device that another pool of the same machine has: pools of one machine share their size."""
+    """The pool, with 0 of each device of other pools with its machine: pools of one machine share their size."""
     machine = pool.settings.get("machine")
     if not machine or "node" in pool.settings:
         return pool
@@ -119,7 +119,7 @@ def _without_devices_of_others(pool: ListedPool, pools: Mapping[str, ListedPool]
 
 
 def _named(pool: ListedPool, name: str) -> Raw:
-    """The settings, with the label that names the pool at its provider where spotwright.yaml has another name for it."""
+    """The settings, with the label of the pool's name at its provider if spotwright.yaml has another name for it."""
     label = providers.pool_label(Pool(name, Capacity.SPOT, pool.settings.get("provider", GENERIC)))
     if name == pool.name or not label:
         return pool.settings
@@ -127,7 +127,7 @@ def _named(pool: ListedPool, name: str) -> Raw:
 
 
 def _parts(document: Raw, depth: int = 0) -> Iterator[tuple[Form, Raw]]:
-    """The node pools of a document: itself, a cluster's, and those of a page of a list."""
+    """The node pools of a document: itself, a cluster's, and a list page's."""
     if str(document.get("apiVersion")).startswith("eksctl.io/"):
         yield from _groups(document)
         return

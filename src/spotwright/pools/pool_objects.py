@@ -1,8 +1,8 @@
-"""Reads node pools off the objects from which controllers make them, such as those of Crossplane, Config Connector and OpenShift.
+"""Read node pools from the objects from which controllers make them, such as those of Crossplane, Config Connector and OpenShift.
 
-Such an object is the provider's own form in another spelling, so it is turned into that form. What has no form of a list is a
-group of machines: MachineSets of OpenShift with their MachineAutoscaler, InstanceGroups of kOps. A ComputeClass of GKE describes
-pools that GKE makes by itself. An object that makes nodes and has no reader here is named as not read.
+Such an object is the provider's form in another spelling, so it is converted into that form. Groups of machines have no such
+form: OpenShift's MachineSets with their MachineAutoscaler, InstanceGroups of kOps. A ComputeClass describes pools that GKE
+makes by itself. An object that makes nodes and has no reader is reported as not read.
 
 Sources: crossplane-contrib/provider-upjet-aws, provider-upjet-gcp and provider-upjet-azure (fields are those of Terraform's
 resources, ``crossplane.io/external-name`` is the name there); crossplane-contrib/provider-aws, ``apis/eks/manualv1alpha1``;
@@ -27,13 +27,13 @@ __all__ = ["MADE_BY", "is_pool_object", "object_pools", "ordered_pools", "why_un
 
 
 MADE_BY = "objects of Crossplane, Config Connector, ACK, Azure Service Operator, OpenShift, kOps, or a ComputeClass"
-"""Whose objects are read, for messages."""
+"""The objects that are read, for messages."""
 
 _Pools = Iterator[tuple[Form, Raw]]
 
 
 class _Kind(NamedTuple):
-    """A kind that makes pools: a pattern for its group, its name, and what reads it, given the objects beside it."""
+    """A kind that makes pools: a pattern for its group, its name, and its reader, which gets the objects beside it."""
 
     group: str
     kind: str
@@ -41,7 +41,7 @@ class _Kind(NamedTuple):
 
 
 def is_pool_object(one: Raw) -> bool:
-    """Whether an object makes node pools, or says more of one that does."""
+    """Whether an object makes node pools or describes one that does."""
     return _kind(one) is not None or one.get("kind") in _COMPANIONS
 
 
@@ -59,7 +59,7 @@ _MAKES_NODES = re.compile(
 
 
 def why_unread(kind: str) -> str:
-    """Why objects of a kind that makes nodes are not read; empty for another kind."""
+    """Why objects of a kind that makes nodes are not read; empty for other kinds."""
     return "Spotwright reads no pools of this kind" if _MAKES_NODES.search(kind) else ""
 
 
@@ -69,7 +69,7 @@ def _kind(one: Raw) -> _Kind | None:
 
 
 def _name(one: Raw) -> str:
-    """The name of what the object makes: the one at its provider, where an annotation has it."""
+    """The pool's name: the one at its provider, if an annotation has it."""
     external = mapping(metadata(one).get("annotations")).get("crossplane.io/external-name")
     return str(external or metadata(one).get("name") or "")
 
@@ -86,7 +86,7 @@ def _snake(value: Any, key: str = "") -> Any:
 
 
 def _of_terraform(resource: str, holder: Sequence[str], named: str = "name") -> Callable[[Raw, Sequence[Raw]], _Pools]:
-    """The reader of an object whose fields under ``holder`` are those of a resource of Terraform."""
+    """The reader of an object with a Terraform resource's fields under ``holder``."""
 
     def read(one: Raw, _beside: Sequence[Raw]) -> _Pools:
         fields = one
@@ -99,7 +99,7 @@ def _of_terraform(resource: str, holder: Sequence[str], named: str = "name") -> 
 
 
 def _of_api(form: Form, holder: Sequence[str], named: str) -> Callable[[Raw, Sequence[Raw]], _Pools]:
-    """The reader of an object whose fields under ``holder`` are those of its provider's API; ``named`` is its field of a name."""
+    """The reader of an object with its provider's API fields under ``holder``; ``named`` is the field of its name."""
 
     def read(one: Raw, _beside: Sequence[Raw]) -> _Pools:
         fields = one
@@ -111,7 +111,7 @@ def _of_api(form: Form, holder: Sequence[str], named: str) -> Callable[[Raw, Seq
 
 
 def _of_machine_set(one: Raw, beside: Sequence[Raw]) -> _Pools:
-    """A MachineSet of OpenShift, which says the size of its nodes in annotations, and its limits in a MachineAutoscaler."""
+    """A MachineSet of OpenShift, with its nodes' size in annotations and its limits in a MachineAutoscaler."""
     spec, notes = mapping(one.get("spec")), mapping(metadata(one).get("annotations"))
     made = mapping(mapping(spec.get("template")).get("spec"))
     given = mapping(mapping(made.get("providerSpec")).get("value"))
@@ -143,7 +143,7 @@ def _of_machine_set(one: Raw, beside: Sequence[Raw]) -> _Pools:
 
 
 def _machine_resources(notes: Mapping[str, Any]) -> dict[str, str]:
-    """What a node offers, as annotations for an autoscaler at zero say it."""
+    """A node's resources by the annotations for an autoscaler at zero."""
     amounts: dict[str, str] = {}
     for key, resource, unit in (("vCPU", "cpu", ""), ("memoryMb", "memory", "Mi"), ("GPU", NVIDIA_GPU, "")):
         value = str(notes.get(f"machine.openshift.io/{key}") or "")
@@ -165,7 +165,7 @@ def _scaled(one: Raw, beside: Sequence[Raw]) -> tuple[int, int] | None:
 
 
 def _of_instance_group(one: Raw, _beside: Sequence[Raw]) -> _Pools:
-    """An InstanceGroup of kOps; those of the control plane take no work."""
+    """An InstanceGroup of kOps; the control plane's take no work."""
     spec = mapping(one.get("spec"))
     if str(spec.get("role") or "Node").lower() != "node":
         return

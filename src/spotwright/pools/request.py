@@ -1,10 +1,10 @@
-"""What all tools share: the request for the text that makes a pool, the flags that the user adds, and the text itself.
+"""The parts that all tools share: the request for the text that creates a pool, the user's flags, and the text itself.
 
-``create_flags`` of a pool come last: they add to our flags, and replace those that are ours to choose. A flag whose value another
-field of the pool says is refused, because labels, prices and sizes that placement does not know of would be wrong on every page.
+``create_flags`` of a pool come last: they add to our flags and replace our choices. A flag that a field of the pool determines
+is refused, because placement would not know these labels, prices or sizes.
 
-Objects that are read have the shape that the API writes, or are refused with the place. Commands are quoted; what the
-configuration does not know is a variable.
+Objects of another shape than the API's are refused with the place. Commands are quoted; values that the configuration lacks are
+variables.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ KUBELET: Mapping[str, Any] = {
     "shutdownGracePeriodCriticalPods": DURATION,
     "shutdownGracePeriodByPodPriority": [{"priority": _PRIORITY, "shutdownGracePeriodSeconds": NUMBER}],
 }
-"""The settings of a kubelet, as far as they are about the end of its node."""
+"""The settings of a kubelet on the end of its node."""
 
 PRIORITY_CLASS: Mapping[str, Any] = {"metadata": {"name": TEXT}, "value": _PRIORITY}
 """A PriorityClass of Kubernetes."""
@@ -171,7 +171,7 @@ API_MODEL: Mapping[str, Any] = {
 
 
 def find_wrong(value: Any, shape: Any, path: str = "") -> str:
-    """The first field that has not the shape, with what it should be and what it is, or empty."""
+    """The first field of a wrong shape, with the right one and its own; empty without one."""
     if isinstance(shape, str):
         text = str(value)
         shown = f" ({text})" if isinstance(value, str | int | float) and 0 < len(text) <= _SHOWN else ""
@@ -190,7 +190,7 @@ def find_wrong(value: Any, shape: Any, path: str = "") -> str:
 
 
 def word_for(value: Any) -> str:
-    """What a value is, for people."""
+    """The type of a value, for people."""
     return _WORDS.get(type(value), "another value")
 
 
@@ -199,7 +199,7 @@ UNKNOWN_CAPACITY = "capacity unknown; assumed on-demand: correct it"
 
 
 class ListedPool(NamedTuple):
-    """A pool that was read from a file: its settings for spotwright.yaml, and what a person must know of it.
+    """A pool that was read from a file: its settings for spotwright.yaml, and notes for people.
 
     ``is_known``: whether the file says its capacity.
     """
@@ -211,7 +211,7 @@ class ListedPool(NamedTuple):
 
 
 def name_for(value: str, *, taken: Container[str] = ()) -> str:
-    """A name for spotwright.yaml that is not taken: small letters, digits and dashes, numbered where it must be."""
+    """A free name for spotwright.yaml: small letters, digits and dashes, numbered if needed."""
     base = re.sub(r"[^a-z0-9-]+", "-", value.lower()).strip("-") or "other-nodes"
     numbered = (f"{base}-{number}" for number in itertools.count(2))
     return next(name for name in itertools.chain([base], numbered) if name not in taken)
@@ -221,10 +221,10 @@ _WIDTH = 110
 
 
 class Variable(NamedTuple):
-    """A value that only the user knows, as a variable of the shell. ``meaning``: plain words without quotes.
+    """A value that only the user knows, as a shell variable. ``meaning``: plain words without quotes.
 
-    Without a meaning the script sets the variable itself. ``around`` is a text with ``{}`` in the variable's place. A list is not
-    quoted, so that the shell makes a word of each value.
+    Without a meaning the script sets the variable itself. ``around`` is a text with ``{}`` in the variable's place. A list is
+    unquoted, so that each value is a word.
     """
 
     name: str
@@ -247,7 +247,7 @@ Flags: TypeAlias = Mapping[str, Sequence[Word]]
 
 
 def command(words: Sequence[Word], flags: Flags) -> Iterator[str]:
-    """The lines of a command: each flag on its own line, and each of its values where they are too long for one line."""
+    """The lines of a command: each flag on its own line, and each value too if they do not fit one line."""
     lines = [" ".join(_quoted(word) for word in words)]
     for name, values in flags.items():
         quoted = [_quoted(value) for value in values]
@@ -295,10 +295,10 @@ def _quoted(word: Word) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One pool to make. ``pools`` are all of the configuration, ``ladder`` that of its default policy.
+    """One pool to make. ``pools`` are the configuration's, ``ladder`` its default policy's.
 
     ``cluster`` is the name of the cluster, empty where it is not known. ``grace_period``: the longest one of the configuration's
-    policies, in seconds. ``warnings`` collects what a person must read even if the text goes straight into a shell.
+    policies, in seconds. ``warnings`` must be read even if the text goes straight into a shell.
     """
 
     pool: Pool
@@ -316,7 +316,7 @@ class Request:
 
 
 def introduction(request: Request, where: str) -> Iterator[str]:
-    """The first lines of a script: the pool in words, and that no command has run."""
+    """The first lines of a script: the pool in words, and that no command was run."""
     pool = request.pool
     yield from comment(f"{pool.name}: {counted(pool)} on {where}.")
     yield from comment("No command has run yet. Read the commands, set their variables, then pass them to a shell.")
@@ -325,8 +325,8 @@ def introduction(request: Request, where: str) -> Iterator[str]:
 def name_at_provider(request: Request) -> str:
     """The pool's name at its provider. Warns where the configuration has another.
 
-    Raises :class:`InputError` for a name without a form there, and for one that two pools have: at Karpenter they are one
-    NodePool, other providers have one pool of a name.
+    Raises :class:`InputError` for a name without a form there, and for one that two pools share, except at Karpenter, where
+    they are one NodePool.
     """
     pool = request.pool
     name = providers.pool_name(pool)
@@ -354,7 +354,7 @@ def name_at_provider(request: Request) -> str:
 
 
 def labels_at_start(request: Request) -> Mapping[str, str]:
-    """The pool's own labels that its nodes can register with. Warns of those that only a controller or a person can set later."""
+    """The pool's own labels that its nodes can register with. Warns of labels that can only be set later."""
     own = providers.own_labels(request.pool)
     later = [key for key in own if is_refused_by_kubelet(key)]
     if later:
@@ -368,9 +368,9 @@ def labels_at_start(request: Request) -> Mapping[str, str]:
 def with_create_flags(
     request: Request, flags: Flags, said_by: Mapping[str, str], *, separator: str = ""
 ) -> dict[str, tuple[Word, ...]]:
-    """Our flags with the pool's ``create_flags``. ``said_by``: the pool's field that says the value of a flag.
+    """Our flags with the pool's ``create_flags``. ``said_by``: the pool's field that determines a flag.
 
-    ``separator`` joins the values of a list to one; without one they stay separate words. Raises :class:`InputError`.
+    ``separator`` joins the values of a list; without it they stay separate words. Raises :class:`InputError`.
     """
     merged = {name: tuple(values) for name, values in flags.items()}
     for name, value in request.pool.create_flags.items():
@@ -399,7 +399,7 @@ def own_fields(request: Request, said_by: Mapping[str, str], tool: str, example:
 
 
 def _where(request: Request, name: str, said_by: Mapping[str, str]) -> str:
-    """A flag as messages name it. Raises :class:`InputError` where a field of the pool says its value."""
+    """A flag as messages name it. Raises :class:`InputError` if a field of the pool determines it."""
     where = f"pool {request.pool.name}: create_flags: {name}"
     if name in said_by:
         raise InputError(f"{where}: {said_by[name]} says it: set that, so that placement knows of it")
@@ -418,7 +418,7 @@ def gpus(pool: Pool) -> int:
 
 
 def cpus(pool: Pool) -> int:
-    """CPUs of all nodes of the pool at its largest; 0 where ``node`` does not say it."""
+    """CPUs of all nodes of the pool at its largest; 0 if ``node`` does not say."""
     return (pool.node or {}).get("cpu", 0) * pool.max_nodes // 1000
 
 

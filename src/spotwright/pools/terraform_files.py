@@ -1,7 +1,7 @@
-"""Reads node pools off Terraform's output: of a state or a plan, as the list that the same provider's tool would write.
+"""Read node pools from Terraform's output, of a state or a plan, as the list that the provider's tool would write.
 
-Nothing vanishes: resources that make nodes in another way are named with the reason for which they are not read, and the others
-are counted by type. Objects of Kubernetes inside resources are read like those of a file.
+Resources that make nodes in another way are named with the reason why they are not read, and all others are counted by type.
+Kubernetes objects inside resources are read as from a file.
 
 Sources: Terraform, "JSON Output Format", and the resources of its providers: ``azurerm_kubernetes_cluster``,
 ``azurerm_kubernetes_cluster_node_pool``, ``google_container_cluster``, ``google_container_node_pool``, ``aws_eks_node_group``,
@@ -34,7 +34,7 @@ __all__ = ["CONVERTERS", "Output", "Unread", "is_terraform", "manifests"]
 
 
 class Unread(NamedTuple):
-    """What was not read: its kind or type, its name, and why."""
+    """An unread resource: its kind or type, its name, and the reason."""
 
     kind: str
     name: str
@@ -42,7 +42,7 @@ class Unread(NamedTuple):
 
     @property
     def text(self) -> str:
-        """It, in words."""
+        """The resource and the reason, in words."""
         return f"{self.kind} {self.name}: {self.why}"
 
 
@@ -52,7 +52,7 @@ def is_terraform(document: Raw) -> bool:
 
 
 class _Resource(NamedTuple):
-    """A managed resource; ``name`` is how people call it."""
+    """A managed resource; ``name`` is for people."""
 
     type: str
     name: str
@@ -92,7 +92,7 @@ _Pools = Iterator[tuple[Form, Raw]]
 
 
 class Output:
-    """The resources of one output, and what is read off them. Ask for :attr:`pools` before :attr:`unread`."""
+    """The resources of one output, and the pools read from them. Ask for :attr:`pools` before :attr:`unread`."""
 
     def __init__(self, document: Raw) -> None:
         """Sort the resources by type."""
@@ -102,7 +102,7 @@ class Output:
         self.unread: list[Unread] = []
 
     def pools(self) -> list[tuple[Form, Raw]]:
-        """The node pools as their providers list them; those that a cluster repeats are left out."""
+        """The node pools as their providers list them, without a cluster's repetitions."""
         pools: dict[tuple[str, str, str], tuple[Form, Raw]] = {}
         for kind, convert in CONVERTERS.items():
             for resource in self.found.get(kind, ()):
@@ -114,12 +114,12 @@ class Output:
         return list(pools.values())
 
     def others(self) -> Counter[str]:
-        """How many resources there are of each type that makes no nodes, as far as is known."""
+        """The count of each type of resource that is not known to make nodes."""
         seen = {*CONVERTERS, *_PARTS, *_MANIFESTS, *(one.kind for one in self.unread)}
         return Counter({kind: len(some) for kind, some in self.found.items() if kind not in seen})
 
     def template(self, values: Raw) -> Raw:
-        """The launch template that a group names, by its identity or its name; empty where it is not in the output."""
+        """The launch template that a group names, by its ID or its name; empty if the output lacks it."""
         named = block(values, "launch_template") or block(values, "launch_template_specification")
         keys = {named.get(key) for key in ("id", "launch_template_id", "name", "launch_template_name")} - {None, ""}
         keys |= {values.get("launch_configuration")} - {None, ""}
@@ -127,7 +127,7 @@ class Output:
         return next((one.values for one in every if {one.values.get("id"), one.values.get("name")} & keys), {})
 
     def end_of_block(self, template: Raw) -> str:
-        """When the Capacity Block of a launch template ends, as Terraform writes it; empty where the output does not say it."""
+        """The end of a launch template's Capacity Block, as Terraform writes it; empty if the output lacks it."""
         target = block(block(template, "capacity_reservation_specification"), "capacity_reservation_target")
         named = target.get("capacity_reservation_id")
         every = (
@@ -148,7 +148,7 @@ _MAKES_NODES = re.compile(
 
 
 def _why_unread(kind: str, values: Raw) -> str:
-    """Why a resource that makes nodes is not read; empty if it is, or makes none as far as is known."""
+    """Why a resource that makes nodes is not read; empty if it is read or not known to make nodes."""
     if kind in _BESIDE:
         return _BESIDE[kind](values)
     if kind in CONVERTERS or kind in _PARTS or kind in _MANIFESTS:
@@ -211,7 +211,7 @@ _BESIDE: Mapping[str, Callable[[Raw], str]] = {
 
 
 def manifests(document: Raw, name: str) -> tuple[list[Raw], list[Unread]]:
-    """The objects of Kubernetes inside an output, and the texts that cannot be read, such as one that a plan does not know."""
+    """The Kubernetes objects inside an output, and the unreadable ones, such as values that a plan does not know."""
     objects: list[Raw] = []
     unread: list[Unread] = []
     for one in _resources(document):
@@ -367,7 +367,7 @@ _OF_CLUSTER = re.compile(
 
 
 def _tags(values: Raw) -> dict[str, str]:
-    """The tags of a group, which Terraform writes as blocks, or as one mapping."""
+    """The tags of a group, which Terraform writes as blocks or as one mapping."""
     given = [*mappings(values.get("tag")), *mappings(values.get("tags"))]
     tags = {str(one.get("key")): str(one.get("value") or "") for one in given if "key" in one}
     whole = values.get("tags")
@@ -375,7 +375,7 @@ def _tags(values: Raw) -> dict[str, str]:
 
 
 def _of_group(values: Raw, output: Output) -> _Pools:
-    """A group of machines that join a cluster by their own start script; the tags for the autoscaler say what its nodes are."""
+    """A group of machines that join a cluster by their start script; the tags for the autoscaler describe its nodes."""
     if _group_without_cluster(values):
         return
     mix = block(values, "mixed_instances_policy")

@@ -1,1 +1,1 @@
-"""The records of runs: state folder, plans, journals, cached results, and the reader of all that."""
+"""The records of runs: state folder, plans, journals, cached results, and their reader."""

@@ -6,8 +6,8 @@ the same transaction, so an engine that lost its run stops writing. Readers neve
 cannot be written they read the file as immutable, or a copy of a file that a killed engine left with an unfinished log.
 Files alone show whether thousands of journals may have changed, without opening them.
 
-A journal may come from a stranger. So its files are regular and of bounded size, its schema holds tables alone (a view, a trigger
-or an expression in a table would be evaluated here), its rows ascend, and each question has a deadline.
+A journal may be untrusted. So its files must be regular and of bounded size, its schema only tables (views, triggers and
+expressions would be evaluated here), its rows ascending, and each query has a deadline.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ _INSERT = "INSERT INTO events (at, kind, task, attempt, data) VALUES (?, ?, ?, ?
 
 _LARGEST = 4_000_000_000  # bytes of a journal: 100,000 events have some ten millions
 _LARGEST_VALUE = 64_000_000  # bytes of one event
-_MOST_EVENTS = 1_000_000  # that are shown; five seconds to read. An engine reads more of its run's
-_DEADLINE = 10.0  # seconds in which SQLite finds the next row
+_MOST_EVENTS = 1_000_000  # for readers; five seconds to read. An engine reads more of its run's
+_DEADLINE = 10.0  # seconds for SQLite to find the next row
 _STEPS = 100_000  # of SQLite's virtual machine between two looks at the clock, a few milliseconds
 _TABLE = re.compile(r"CREATE TABLE \w+\s*\([^()]*\)")
 _OUR_CHECK = " CHECK (one = 1)"
@@ -86,7 +86,7 @@ class Journal:
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self.path = path
         self.epoch = epoch
-        self._lasts: float | None = None  # seconds that the lease holds without being renewed
+        self._lasts: float | None = None  # validity of the lease in seconds without renewal
         self._renewed_at = 0.0
 
     @classmethod
@@ -141,7 +141,7 @@ class Journal:
 
     @classmethod
     def _read_copy(cls, path: Path, wal: Path) -> Journal:
-        """Read a copy of the file and its log: without its log the file would be a shorter history."""
+        """Read a copy of the file and its log, without which the history would be shorter."""
         import shutil
         import tempfile
 
@@ -174,7 +174,7 @@ class Journal:
     def take(self, holder: Holder, is_alive: Liveness, *, now: float | None = None, lasts: float | None = None) -> int:
         """Take the lease with the next epoch, which fences every earlier engine. Returns the epoch.
 
-        ``lasts`` is how many seconds the lease is valid without renewal; by default it is valid as long as its holder is alive.
+        ``lasts`` is the lease's validity in seconds without renewal; by default the lifetime of its holder.
         Raises :class:`RunBusy` while another engine holds the lease.
         """
         now = time.time() if now is None else now
@@ -213,7 +213,7 @@ class Journal:
             self._db.execute("UPDATE lease SET owner = '' WHERE epoch = ?", (self.epoch,))
 
     def lease(self) -> Lease | None:
-        """The lease, or None if no engine holds it since its release. :meth:`Lease.is_held` says if it is valid."""
+        """The lease; ``None`` since its release. :meth:`Lease.is_held` tells whether it is valid."""
         with self._question():
             return self._lease()
 
@@ -224,7 +224,7 @@ class Journal:
         return Lease(json.loads(owner), epoch, renewed_at, expires_at) if owner else None
 
     def _upgrade(self) -> None:
-        """Convert a journal of format 1: the next event may be of a kind that format 1 does not have.
+        """Convert a journal of format 1, which lacks kinds that the next event may have.
 
         Part of the transaction of :meth:`take`, so a crash or a refused lease leaves the old format.
         """
@@ -255,7 +255,7 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """The bytes that its events take on the disk."""
+        """The bytes of its events on the disk."""
         with _clear_errors(self.path):
             pages, bytes_each = (
                 self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
@@ -277,9 +277,7 @@ class Journal:
             rows = self._db.execute(_ROWS, {"after": after, "most": at_most, "task": only_of})
             last = after
             for row in rows:
-                if (
-                    not isinstance(row[0], int) or row[0] <= last
-                ):  # pages of a file may be in two places, or in a circle
+                if not isinstance(row[0], int) or row[0] <= last:  # a file's pages may be repeated or form a cycle
                     raise StateError(f"{self.path}: is damaged (event {row[0]} follows event {last})")
                 last = row[0]
                 yield row
@@ -288,7 +286,7 @@ class Journal:
     def first_and_last(self) -> tuple[Event | None, str]:
         """The first event, and the kind of the last one; None and an empty text for a journal without events.
 
-        For a look at many runs, of which few are read in full.
+        For lists of many runs, few of which are read in full.
         """
         with self._question():
             last = self._db.execute("SELECT kind FROM events ORDER BY seq DESC LIMIT 1").fetchone()
@@ -303,7 +301,7 @@ class Journal:
         return next((event for _, event in decoded(rows, str(self.path), self._writer)), None)
 
     def _writer(self) -> str:
-        """The version of the newest engine of the run, which can read all of the journal."""
+        """The version of the run's newest engine, which can read the whole journal."""
         query = "SELECT data FROM events WHERE kind = ? ORDER BY seq DESC LIMIT 1"
         row = self._db.execute(query, (EngineStarted.kind,)).fetchone()
         version = json.loads(row[0]).get("version") if row else None
@@ -328,7 +326,7 @@ class Journal:
 
     @contextmanager
     def _question(self) -> Iterator[None]:
-        """Begin the deadline of a question, and turn SQLite's errors into one line."""
+        """Start the deadline of a query, and turn SQLite's errors into one line."""
         self._db.begin()
         with _clear_errors(self.path):
             yield
@@ -384,16 +382,16 @@ def _require_files(path: Path) -> None:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection whose questions have a deadline, from :meth:`begin` on."""
+    """A connection whose queries have a deadline, from :meth:`begin`."""
 
     _ends = 0.0
 
     def begin(self) -> None:
-        """Begin the deadline of the next question or the next row."""
+        """Start the deadline of the next query or row."""
         self._ends = time.monotonic() + _DEADLINE
 
     def is_over(self) -> bool:
-        """Whether the deadline has passed. SQLite asks, and then interrupts the question."""
+        """Whether the deadline has passed; SQLite calls it and then interrupts the query."""
         return time.monotonic() > self._ends
 
 
@@ -438,9 +436,9 @@ def _checked(connection: _Connection, path: Path) -> _Connection:
 
 
 def _foreign(connection: _Connection) -> str:
-    """What else than plain tables a schema has: a view, a trigger, an index, or a table with an expression, or empty.
+    """The first item of a schema that is not a plain table: a view, a trigger, an index, a table with an expression; or empty.
 
-    SQLite parses the ``sql`` of each row; other columns may say what they like. An expression has parentheses.
+    SQLite parses each row's ``sql``; other columns do not matter. Expressions have parentheses.
     """
     for (text,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
         if not _TABLE.fullmatch(str(text).replace(_OUR_CHECK, "")):
@@ -474,7 +472,7 @@ _WHILE = 2_000_000_000  # nanoseconds after which another write surely gives a f
 
 
 def journal_stamp(journal: Path) -> JournalStamp | None:
-    """A stamp that changes whenever the journal does. None if it was written so recently that the next write may not show.
+    """A stamp that changes with the journal. ``None`` after a write so recent that the next one may not show.
 
     Take it before the journal is read: later writes change the next stamp.
     """
@@ -486,7 +484,7 @@ def journal_stamp(journal: Path) -> JournalStamp | None:
         except FileNotFoundError:
             stamp += [0, 0, 0]
             continue
-        if path == wal and not status.st_size:  # a reader has left it, without content
+        if path == wal and not status.st_size:  # left empty by a reader
             stamp += [0, 0, 0]
             continue
         if now - status.st_mtime_ns < _WHILE:

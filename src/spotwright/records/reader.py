@@ -1,10 +1,10 @@
-"""Reads a run without driving it: its plans, its state, and whether an engine drives it now.
+"""Read a run without driving it: its plans, its state, and whether an engine drives it now.
 
-Listing, showing, following and reporting need no body of the engine, so this module imports none. A reader folds each event once:
-it keeps the state and the last sequence number, so the cost of a look depends on the number of new events only.
+Listing, showing, following and reporting need no backend, so this module imports none. A reader folds each event once: it keeps
+the state and the last sequence number, so a look costs only the new events.
 
-The journal is opened for each look and closed again: the last connection that closes removes SQLite's log file, and a reader may
-not do that.
+The journal is opened for each look and closed again: the last connection to close removes SQLite's log file, which a reader
+must not do.
 
 Logs of attempts and of builds of Python environments are listed, and followed while they are written.
 """
@@ -33,12 +33,12 @@ __all__ = ["ENVIRONMENT", "AttemptLog", "RunReader", "follow_logs", "list_logs",
 class RunReader:
     """The state of one run, read from its journal. It never writes.
 
-    ``source``: where the run is read from, or whether the holder of a lease is alive, for a run in a state folder here.
+    ``source``: the run's source, or, for a run in a state folder here, whether the holder of a lease is alive.
 
     ``state`` and ``is_driven`` come from the last :meth:`refresh`; the constructor makes the first one. ``seq`` is the
-    sequence number of the last event that is folded, ``made_at`` the run's
+    sequence number of the last folded event, ``made_at`` the run's
     :meth:`~spotwright.records.stored_plan.RunSource.made_at`.
-    Raises :class:`StateError` where the run cannot be read.
+    Raises :class:`StateError` for an unreadable run.
     """
 
     def __init__(self, folder: RunFolder, source: Liveness | RunSource) -> None:
@@ -55,7 +55,7 @@ class RunReader:
         self.is_driven = False
 
     def refresh(self) -> list[Event]:
-        """Fold the events since the last look, and return them.
+        """Fold and return the events since the last look.
 
         A run that was deleted and started again under the same name is read from its start.
         """
@@ -79,13 +79,13 @@ class RunReader:
 
     @property
     def now(self) -> float | None:
-        """The present while an engine drives the run, else ``None``: views then count until the last event."""
+        """The present while an engine drives the run; else ``None``, so that views count until the last event."""
         return self.source.now() if self.is_driven else None
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Switch the garbage collector off: all objects of a fold stay, and checking them would double the time."""
+    """Switch the garbage collector off: a fold's objects all stay, and checking them would double the time."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -96,9 +96,9 @@ def _no_collection() -> Iterator[None]:
 
 
 ENVIRONMENT = 0
-"""The number of the build of a task's Python environment, before its first attempt."""
+"""The attempt number that means the build of a task's Python environment."""
 
-_POLL = 0.2  # seconds between two looks at followed logs: a person reads along
+_POLL = 0.2  # seconds between two looks at followed logs, for a person who reads along
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +125,12 @@ class AttemptLog:
 
     @property
     def path(self) -> Path:
-        """The file, which an attempt without a node does not have."""
+        """The file, which is missing for an attempt without a node."""
         return self.run.environment_log(self.environment) if self.environment else self.run.log(self.task, self.attempt)
 
     @property
     def heading(self) -> str:
-        """The line above the log where several are printed."""
+        """The line above the log if several are printed."""
         return f"==> {self.task} {'environment' if self.environment else f'attempt {self.attempt}'} <=="
 
     def text(self) -> str:
@@ -143,7 +143,7 @@ class AttemptLog:
 
 
 def _tasks_named(state: RunState, name: str, among: Iterable[str]) -> Iterator[str]:
-    """The paths among these of the tasks that a name means, and of the tasks inside a loop or pipeline that it means."""
+    """The paths among these of the tasks that a name means, including those inside a loop or pipeline."""
     for path in among:
         above = [path[: index or None] for index in (*_slashes(path), 0)]
         if any(each == name if name in state.tasks else matches(name, *_paths_of(state, each)) for each in above):
@@ -163,7 +163,7 @@ def _slashes(path: str) -> Iterator[int]:
 
 
 def _paths_of(state: RunState, path: str) -> tuple[str, ...]:
-    """The paths of a task: in the run, and as the pipeline has it."""
+    """The paths of a task in the run and in the pipeline."""
     task = state.tasks.get(path)
     return (path,) if task is None else (path, task.plan.spec_path or path)
 
@@ -182,7 +182,7 @@ def follow_logs(
 ) -> Iterator[tuple[AttemptLog, str]]:
     """Pieces of the logs as they are written, until the run or the one attempt has ended. Arguments as for :func:`list_logs`.
 
-    A task or attempt that a running run does not have yet is waited for.
+    Waits for a task or attempt that a running run does not have yet.
     """
     selection, tails = _Selection(reader, task, attempt), _Tails()
     logs = selection.logs_so_far()
@@ -199,7 +199,7 @@ def follow_logs(
 
 
 class _Selection:
-    """The tasks and attempts whose logs are wanted. Another run whose results were used is read once for all tasks."""
+    """The tasks and attempts whose logs are wanted. Another run with used results is read once for all tasks."""
 
     def __init__(self, reader: RunReader, task: str | None, attempt: int | None) -> None:
         self._reader, self._task, self._attempt = reader, task, attempt
@@ -272,7 +272,7 @@ class _Selection:
 
 
 class _Tails:
-    """Logs that may still grow, each with the position up to which it was read."""
+    """Logs that may still grow, each with the position read so far."""
 
     def __init__(self) -> None:
         self._growing: dict[tuple[str, str, int], tuple[AttemptLog, _Tail]] = {}
@@ -284,7 +284,7 @@ class _Tails:
         return bool(self._ended) and not self._growing
 
     def read(self, logs: Iterable[AttemptLog], *, is_over: bool) -> Iterator[tuple[AttemptLog, str]]:
-        """The new text of these logs and of earlier ones; ``is_over``: the logs no longer grow."""
+        """The new text of these logs and of earlier ones; ``is_over``: logs no longer grow."""
         for log in logs:
             if log.key not in self._ended and (log.has_node or log.ended):  # thousands may wait for a node
                 _, tail = self._growing.get(log.key) or (log, _Tail(log))
@@ -300,7 +300,7 @@ class _Tails:
 
 
 class _Tail:
-    """Reads the new text of a log. An incomplete character is kept until its other bytes come."""
+    """Reads the new text of a log. An incomplete character is kept until it is complete."""
 
     def __init__(self, log: AttemptLog) -> None:
         self._log = log

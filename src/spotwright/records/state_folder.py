@@ -59,10 +59,10 @@ STATE_NAME = ".spotwright"
 """The name of a project's state folder."""
 
 LARGEST_FILE = 64_000_000
-"""Bytes that a JSON file of a state folder may have: the plan of a run of 10,000 tasks has a quarter of them."""
+"""The largest JSON file of a state folder, in bytes: the plan of a run of 10,000 tasks has a quarter."""
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_PLAIN = re.compile(r"[A-Za-z0-9_.~/-]+")  # what urllib.parse.quote leaves as it is
+_PLAIN = re.compile(r"[A-Za-z0-9_.~/-]+")  # urllib.parse.quote leaves these unchanged
 _LONGEST = 200  # bytes of a file name made from a task's path; file systems allow 255
 
 
@@ -80,12 +80,12 @@ class RunFolder:
 
     @property
     def kfp(self) -> Path:
-        """The file about the run of Kubeflow Pipelines, where that executes the run."""
+        """The file on the run of Kubeflow Pipelines, if that executes the run."""
         return self.path / "kfp.json"
 
     @property
     def forecast(self) -> Path:
-        """What ``spotwright plan --json`` printed before the run, where ``spotwright run --plan`` named it."""
+        """The output of ``spotwright plan --json`` that ``spotwright run --plan`` named."""
         return self.path / "forecast.json"
 
     def own_forecast(self) -> Path | None:
@@ -119,7 +119,7 @@ class RunFolder:
         return len(self.plans())
 
     def plan_bytes(self) -> int:
-        """The bytes of the plan's first version, which is the only one of a workload; 0 where it is gone."""
+        """The bytes of the plan's first version, a workload's only one; 0 if it is gone."""
         try:
             return os.stat(f"{self.path}/plan-1.json").st_size  # noqa: PTH116  # pathlib is slow for thousands
         except FileNotFoundError:
@@ -147,7 +147,7 @@ class RunFolder:
     def made_at(self) -> int:
         """When the run was made, in nanoseconds: its first plan is written once and never touched again.
 
-        Raises :class:`OSError` where the run is gone.
+        Raises :class:`OSError` if the run is gone.
         """
         try:
             return os.stat(f"{self.path}/plan-1.json").st_mtime_ns  # noqa: PTH116  # pathlib is slow for thousands
@@ -172,7 +172,7 @@ class StateFolder:
         try:
             is_new = not path.exists() or not any(path.iterdir())
             (path / "runs").mkdir(parents=True, exist_ok=True)
-            if is_new:  # never in a folder with files of the user
+            if is_new:  # never in a folder with the user's files
                 write_atomically(path / ".gitignore", "*\n")
             if not (path / "format").exists():
                 write_atomically(path / "format", f"{LAYOUT}\n")
@@ -246,7 +246,7 @@ class StateFolder:
         return RunFolder(self.path / "runs" / name)
 
     def create(self, name: str) -> RunFolder:
-        """Make the folder of a new run. Raises :class:`InputError` for a name that is invalid or that a run has already."""
+        """Make the folder of a new run. Raises :class:`InputError` for an invalid or used name."""
         if not _RUN_NAME.fullmatch(name) or name == "last":
             raise InputError(
                 f"{name!r} cannot be the name of a run: expected up to 100 letters, digits, dots, dashes or underscores, "
@@ -268,7 +268,7 @@ class StateFolder:
         return [run for _, run in self.runs_by_age()]
 
     def runs_by_age(self) -> list[tuple[int, RunFolder]]:
-        """The same, each with the nanoseconds at which it was made."""
+        """The same, each with its time of creation in nanoseconds."""
         runs = []
         try:
             for path in (self.path / "runs").iterdir():
@@ -305,13 +305,13 @@ def nearest_state(start: Path | None = None) -> Path:
     """Return the state folder of a command without ``--state``: to write into and to read from.
 
     It is ``.spotwright`` in the folder ``start`` (default: the current one), else the nearest above it, as Git finds ``.git``,
-    else the one that ``start`` does not have yet. ``run`` uses the one above too: with a folder of its own for each subfolder,
-    ``show`` would miss runs, and results of one project would not be reused in it.
+    else a new one in ``start``. ``run`` uses the one above too: with separate folders for subfolders, ``show`` would miss runs,
+    and results would not be reused within a project.
 
     A folder above counts only if it holds runs and belongs to the user, so that a command never writes to another user's. The
-    search ends at the root of the repository, and below the home folder, where a first try would otherwise receive the runs of
-    every project; it also ends at a folder that others may write to, at one that another user owns, at another file system, and
-    at a state folder, so that a command which an attempt starts does not write among the runs of its engine.
+    search ends at the root of the repository, and below the home folder, where a first try would otherwise collect the runs of
+    every project; it also ends at a folder that others may write to or own, at another file system, and at a state folder, so
+    that commands of an attempt do not write among their engine's runs.
     """
     here = Path.cwd() if start is None else start.absolute()
     own = Path(STATE_NAME) if start is None else start / STATE_NAME
@@ -321,7 +321,7 @@ def nearest_state(start: Path | None = None) -> Path:
 
 
 def missing_folder(path: Path) -> str:
-    """The clause of a message for a state folder that does not exist: where it was looked for."""
+    """The clause of a message for a state folder that does not exist: the searched places."""
     path = path.absolute()
     if path.name != STATE_NAME:
         return f"folder not found: {path}"
@@ -333,7 +333,7 @@ def missing_folder(path: Path) -> str:
 
 
 def _searched(here: Path) -> list[Path]:
-    """The folders in which :func:`nearest_state` looks, from ``here``, which is absolute, upwards."""
+    """The folders in which :func:`nearest_state` looks, upwards from ``here``, an absolute path."""
     found, homes = [here], _homes()
     for above in here.parents:
         ends = found[-1].name == STATE_NAME or os.path.lexists(found[-1] / ".git")
@@ -344,7 +344,7 @@ def _searched(here: Path) -> list[Path]:
 
 
 def _homes() -> set[Path]:
-    """The home folder, as it is named and as it is found there; empty for a user without one."""
+    """The home folder's given and resolved paths; empty for a user without one."""
     try:
         return {Path.home(), Path.home().resolve()}
     except RuntimeError:
@@ -352,7 +352,7 @@ def _homes() -> set[Path]:
 
 
 def _may_be_trusted(folder: Path, here: Path) -> bool:
-    """Whether a folder is the user's alone to write to, and on the file system of ``here``."""
+    """Whether only the user may write to a folder, and it is on the file system of ``here``."""
     try:
         facts = folder.stat()
         return not facts.st_mode & stat.S_IWOTH and _is_owned(facts) and facts.st_dev == here.stat().st_dev
@@ -402,7 +402,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _json_pieces(value: Any, depth: int) -> Iterator[str]:
-    """A value as JSON, in a piece per entry of mappings down to ``depth``: the plan of a large run has many megabytes."""
+    """A value as JSON, one piece per entry of mappings down to ``depth``: a large run's plan has many megabytes."""
     if not depth or not value or not isinstance(value, Mapping):
         yield json.dumps(value, separators=(",", ":"))
         return
@@ -413,10 +413,10 @@ def _json_pieces(value: Any, depth: int) -> Iterator[str]:
 
 
 def _file_name(task: str) -> str:
-    """A task's path as one file name, readable for names as KFP makes them, and without separators."""
+    """A task's path as one file name without separators, readable for KFP's names."""
     name = (
         task if _PLAIN.fullmatch(task) else quote(task, safe="/", errors="surrogatepass")
-    )  # a look saves three quarters of the time
+    )  # the check saves three quarters of the time
     name = name.replace("/", "+")
     if len(name) > _LONGEST:
         name = (
@@ -443,8 +443,8 @@ class Cache:
             return None
         if not whole:
             return None
-        with contextlib.suppress(OSError):  # in a folder that may only be read
-            os.utime(self._folder / f"{fingerprint}.json")  # prune deletes results that were not used for long
+        with contextlib.suppress(OSError):  # a read-only folder
+            os.utime(self._folder / f"{fingerprint}.json")  # prune deletes results unused for long
         return result
 
     def keep(self, fingerprint: str, result: Mapping[str, Any]) -> None:

@@ -1,10 +1,10 @@
-"""The plan of a run as a file: the source of its graph, the configuration, and the options of the command line that change them.
+"""The plan of a run as a file: the source of its graph, the configuration, and the command-line options that change them.
 
 The source is a compiled pipeline or pod templates. One key of the file says which: ``compiled`` or ``pods``.
 
-A run never reads the user's files again while it runs or is read: all that its plan was made of lies in its own folder, one file
-per version. A resume with changed code writes the next version beside the earlier ones.
-The prices of price sheets are stored too, so that it counts at the prices of its time when the sheets are gone.
+A run never rereads the user's files: everything behind its plan is in its own folder, one file per version. A resume with
+changed code writes the next version beside the earlier ones. The prices of price sheets are stored too, so that its costs do
+not need the sheets.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def quotes_from_data(data: Mapping[str, Sequence[object]]) -> dict[str, Quote]:
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """One version of a run's plan. ``traces`` are the recordings of its pools, so that they are part of the run.
+    """One version of a run's plan. ``traces`` are the recordings of its pools.
 
-    ``found`` are undescribed pools that were read off nodes.
+    ``found`` are undescribed pools read from nodes.
     ``real_nodes``: the nodes are a cluster's and cost money, and a deadline has no effect; the nodes of a run on one
     machine are simulated.
     """
@@ -84,7 +84,7 @@ class StoredPlan:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan for the engine, with ``--interrupt-every`` applied to simulated pools. Made once: large graphs take long.
+        """The plan for the engine, with ``--interrupt-every`` applied to simulated pools. Cached, because large graphs take long.
 
         Raises :class:`InputError` for a pipeline or a policy that cannot run.
         """
@@ -104,7 +104,7 @@ class StoredPlan:
         """The place of a task in its source, for messages: a file with its line, or the name of a pod template."""
         if not isinstance(self.source, Compiled):
             return self.source.place_of(path)
-        from spotwright.kfp.compiled_files import place_of  # here: for errors alone
+        from spotwright.kfp.compiled_files import place_of  # here: only for errors
 
         return place_of(self.source, path)
 
@@ -130,7 +130,7 @@ def can_be_taken(pools: Mapping[str, Pool]) -> bool:
 
 
 def traces_of(config: Config, interrupt_every: float | None) -> dict[str, Trace]:
-    """Read the recorded traces that the configuration names; none where ``--interrupt-every`` overrides them."""
+    """Read the recorded traces that the configuration names; empty if ``--interrupt-every`` overrides them."""
     if interrupt_every is not None:
         return {}
     return {
@@ -196,7 +196,7 @@ class PlanTexts(Protocol):
 
 
 class PlanVersions(Sequence[Plan]):
-    """The versions of a run's plan, oldest first, each read when it is first needed: a resume may add one at any moment.
+    """The versions of a run's plan, oldest first, each read on first use: a resume may add one at any moment.
 
     Raises :class:`StateError` for a version that cannot be read.
     """
@@ -238,7 +238,7 @@ def _load(texts: PlanTexts, path: Path, version: int) -> StoredPlan:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{place}: cannot be read ({error}); the run cannot be shown or resumed without it") from error
     config = configuration.parse(text, name, traces_exist=False, quotes=quotes)
-    real_nodes = document.get("real_nodes", False)  # runs of earlier versions do not say it
+    real_nodes = document.get("real_nodes", False)  # runs of earlier versions lack it
     found = tuple(document.get("found", ()))
     return StoredPlan(source, config, document["taken_every"], traces, document["policy"], real_nodes, found)
 
@@ -262,16 +262,16 @@ class RunSource(PlanTexts, Protocol):
     """The facts of one run. Every method may raise :class:`~spotwright.errors.SpotwrightError`."""
 
     def made_at(self) -> int:
-        """When the run was made, in nanoseconds: another number means that another run has the name now."""
+        """The run's creation time in nanoseconds: another number means another run of this name."""
 
     def look(self, after: int, only_of: str = "") -> AbstractContextManager[Look]:
-        """The events after a sequence number, as long as the context is open.
+        """The events after a sequence number, while the context is open.
 
         ``only_of``: a task; events of tasks other than it and those inside it may be left out.
         """
 
     def pause(self, seconds: float) -> None:
-        """Wait until the next look, which finds at least what happened up to then."""
+        """Wait before the next look, which finds at least all events until then."""
 
     def now(self) -> float:
         """The present by the recorder's clock, in Unix seconds."""
@@ -287,7 +287,7 @@ class RunSource(PlanTexts, Protocol):
 
 
 LARGEST_LOG = 4_000_000_000
-"""Bytes that a log may have that is read here: a reader holds it in memory."""
+"""The largest log in bytes: a reader holds it in memory."""
 
 
 class RunFiles:
@@ -329,7 +329,7 @@ class RunFiles:
         """See :meth:`RunSource.read_log`."""
         path = self._folder.environment_log(environment) if environment else self._folder.log(task, attempt)
         try:
-            if path.stat().st_size <= offset:  # three times as cheap as opening it
+            if path.stat().st_size <= offset:  # three times cheaper than opening it
                 return b""
             with open_regular(path, LARGEST_LOG) as file:
                 file.seek(offset)

@@ -1,9 +1,9 @@
-"""What of a state folder takes space, and how it is deleted: a kill at any moment leaves each folder whole or in the trash.
+"""The items of a state folder that take space, and their deletion: a kill at any moment leaves each folder whole or in the trash.
 
-``prune`` decides about items; its report shows them. A folder is first renamed into the trash, in one atomic step, and removed
-from there. So no process ever reads half of a run. The next ``prune`` removes the remains of a killed one from the trash.
-Symbolic links are never followed: a link inside a folder is removed as a link, and a path through a link is refused, because its
-target may belong to another user.
+``prune`` decides about items and reports them. A folder is first renamed into the trash, atomically, and removed from there, so
+that processes never read half of a run. The next ``prune`` removes the remains of a killed one from the trash. Symbolic links
+are never followed: a link inside a folder is removed as a link, and a path through a link is refused, because its target may
+belong to another user.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["DiskUse", "Item", "Sort", "Trash", "disk_use"]
 
 
 class Trash:
-    """A folder for deleted folders. It is in the home folder, and may only delete what is in the home folder too."""
+    """A folder for deleted folders, in the home folder; it deletes only paths in the home folder."""
 
     def __init__(self, home: Path, name: str = "trash") -> None:
         self._home, self.folder = home, home / name
@@ -45,7 +45,7 @@ class Trash:
         return [self._home.joinpath(*names[: count + 1]) for count in range(len(names))]
 
     def remove(self, path: Path) -> None:
-        """Delete a file or folder below the home folder; one that is gone already counts as deleted.
+        """Delete a file or folder below the home folder; a missing one counts as deleted.
 
         Raises :class:`StateError` if it cannot be deleted, or only through a symbolic link.
         """
@@ -97,7 +97,7 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item that takes space. ``used_at`` is in Unix seconds, ``size`` in bytes; ``kept`` is the reason why it stays.
+    """One item. ``used_at`` is in Unix seconds, ``size`` in bytes; ``kept`` is the reason why it stays.
 
     ``detail`` is the status of a run.
     """

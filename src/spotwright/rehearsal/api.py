@@ -1,6 +1,6 @@
 """The Python API of rehearsals: ``spot.rehearse(...)``, for scripts, notebooks and the pytest plugin.
 
-In a notebook the report is HTML without scripts or style sheets, in the notebook's colours, light or dark.
+In a notebook the report is HTML without scripts or style sheets, in the notebook's light or dark colours.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _lives(lives: Mapping[str, Any]) -> str:
 
 
 def _bar(life: Mapping[str, Any]) -> str:
-    """Draw a life as a bar, from where in the work the attempt began to where it ended."""
+    """Draw a life as a bar, from the attempt's begin to its end within the work."""
     if life["began"] is None:
         return (
             f"<div style='{_PLAIN}'>{life['number']}: {life['work']:.0%} of the work; where it began is not known</div>"
@@ -261,5 +261,5 @@ def _subject(subject: Callable[..., Any] | str | Path | Sequence[str]) -> dict[s
 
 
 def _argument_text(value: Any) -> str:
-    """An argument as it would be typed on the command line."""
+    """An argument as typed on the command line."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -43,12 +43,12 @@ class FileOperation:
 
     @property
     def takes_away(self) -> bool:
-        """Whether the file's previous content is gone and not replaced by a whole file."""
+        """Whether the file's previous content is gone without a whole replacement."""
         return self.truncates or self.call is FileCall.REMOVE
 
 
 class OnSigterm(StrEnum):
-    """What a process does when SIGTERM arrives."""
+    """A process's reaction to SIGTERM."""
 
     IGNORES = "ignores"
     BLOCKS = "blocks"  # by its signal mask, so that the signal stays pending
@@ -57,7 +57,7 @@ class OnSigterm(StrEnum):
 
 
 NO_ANSWER = frozenset({OnSigterm.IGNORES, OnSigterm.BLOCKS})
-"""With these answers, the signal never reaches the code of the process."""
+"""The answers with which the signal never reaches the code of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ class AttemptTrace:
     ``stray_files`` were written outside the watched folders and not removed; ``failure`` says why tracing failed;
     ``on_sigterm`` has every process that SIGTERM reached; ``untold`` are the programs that handle SIGTERM but never received
     it, because their launcher did not pass it on; ``connections`` are addresses with ports; ``mapped`` are area and path of the
-    watched files with a writable memory map; ``loads`` are the files of earlier attempts that it read, by path in the folders
-    that outlive an attempt (``None`` if some reads were missed); ``progress_at`` are the times of its first and last progress
+    watched files with a writable memory map; ``loads`` are the files of earlier attempts that it read, by path in the
+    persistent folders (``None`` if some reads were missed); ``progress_at`` are the times of its first and last progress
     report; ``reads`` are samples of an undisturbed attempt's number of reads; ``ranks`` are the ranks of its processes;
-    ``waited`` is how many seconds it waited for a processor, and ``own_seconds`` its duration without them, of which
-    ``own_begin`` passed before its work began (``None``: not known); ``used`` are samples of an undisturbed attempt: its age,
-    its wait and its computing time so far.
+    ``waited`` is its seconds of waiting for a processor, and ``own_seconds`` its duration without them, of which ``own_begin``
+    passed before its work began (``None``: unknown); ``used`` are samples of an undisturbed attempt: its age, its wait and its
+    computing time so far.
     """
 
     operations: tuple[FileOperation, ...] = ()

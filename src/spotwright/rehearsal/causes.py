@@ -1,7 +1,7 @@
-"""The probable cause of a step's problems, named only where the trials show it.
+"""The probable cause of a step's problems, if the trials show it.
 
-Each trial reports what an interruption changed. The reason is named only with evidence: the answer to the signal, duplicated
-rows, the operations between which the node was reclaimed, the save that was loaded whole. Without evidence, no cause is named.
+Each trial reports what an interruption changed. A cause is named only with evidence: the answer to the signal, duplicated rows,
+the operations between which the node was reclaimed, the save that was loaded whole.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def step_cause(step: StepReport) -> str:
     causes = [cause for outcome, cause in by_outcome if cause and len(outcome.point.injections) == 1]
     of_state = [cause for cause in causes if cause.startswith(_WHOLE)]
     if of_state and not any(cause.startswith(_CERTAIN) for cause in causes):
-        return max(of_state, key=len)  # also where every save was whole, so an incomplete file is not the cause
+        return max(of_state, key=len)  # even if every save was whole, so an incomplete file is not the cause
     causes += [cause for _, cause in by_outcome if cause]
     if causes:
         return next((cause for cause in causes if cause.startswith(_CERTAIN)), causes[0])
@@ -127,7 +127,7 @@ _FORMER_ADDRESSES = (
 
 
 def _meets_former_ranks(log: Path) -> bool:
-    """Whether the ranks of an attempt failed to meet, and their launcher started them again."""
+    """Whether the ranks of an attempt failed to meet, and their launcher restarted them."""
     try:
         content = log.read_bytes()[-_MAX_READ:]
     except OSError:
@@ -136,7 +136,7 @@ def _meets_former_ranks(log: Path) -> bool:
 
 
 def _missing_state(outcome: PointOutcome) -> str:
-    """What is missing from the save of a step that loads its newest whole one, as far as its generators and outputs show."""
+    """The state missing from the save of a step that loads its newest whole one, if its generators and outputs show it."""
     if outcome.generators:
         names = " and ".join(outcome.generators)
         how = "; ".join(_GENERATORS[name] for name in outcome.generators if name in _GENERATORS)
@@ -148,7 +148,7 @@ def _missing_state(outcome: PointOutcome) -> str:
 
 
 def _loaded(trial: TrialRun) -> frozenset[str]:
-    """The files that outlive an attempt and that attempts after an interruption read."""
+    """The persistent files that attempts after an interruption read."""
     return frozenset(path for trace in trial.traces.get(trial.task or "", ())[1:] for path in trace.loads or ())
 
 
@@ -166,7 +166,7 @@ _SHARE_OF_SAVES, _FEWEST_OPERATIONS = 0.1, 3
 
 
 def _survives_elsewhere(step: StepReport) -> bool:
-    """Whether the step resumed after a kill at another moment of its work: only then does the problem depend on the moment.
+    """Whether the step resumed after a kill at another moment: only then does the problem depend on the moment.
 
     That kill came after some saves and before others, so that there was a save to resume from, and work left.
     """
@@ -277,7 +277,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity: FileActivity) -> str:
-    """A file that the undisturbed step removes but an interruption left: the next attempt takes it for a running attempt."""
+    """A file that the undisturbed step removes but an interruption left: the next attempt mistakes it for a running attempt."""
     removed = {each.path for save in activity.saves for each in save.operations if each.call is FileCall.REMOVE}
     left = {each.path for each in before if each.call is FileCall.OPEN}
     left -= {each.path for each in before if each.call is FileCall.REMOVE}
@@ -408,7 +408,7 @@ def _has_saved_before(outcome: PointOutcome) -> bool:
 
 
 def folders_of_saves(step: StepReport) -> Iterator[str]:
-    """Where the step writes files that look like saves and do not outlive an attempt."""
+    """The folders of files that look like saves and are lost with an attempt."""
     yield from (f"what it wrote to {path}" for path in step.stray_files)
     outputs = "its current folder" if step.task == COMMAND_TASK else "the folder of its outputs"
     names = {SCRATCH: "its current folder", OUTPUTS: outputs}

@@ -1,4 +1,4 @@
-"""Inject the interruptions of one trial, through the same port by which simulated pools reclaim nodes.
+"""Inject the interruptions of one trial through the port by which simulated pools reclaim nodes.
 
 The backend (:mod:`spotwright.local.backend`) reports each attempt's progress to the injector and asks which nodes to reclaim.
 An attempt whose injection waits for a file operation is traced; the tracer holds it until the backend has reclaimed the node or
@@ -79,7 +79,7 @@ class InjectionResult:
 
 @dataclass(slots=True)
 class _CurrentAttempt:
-    """The attempt under way.
+    """The running attempt.
 
     The tracer's thread writes ``started_at``, ``triggered``, ``operation_counts`` and ``saves_at``, the backend's thread the
     rest.
@@ -112,9 +112,7 @@ class _CurrentAttempt:
     hides_loads: bool = False
     run_delay: float = 0.0  # seconds in which it waited for a processor, as last measured
     own_seconds: float | None = None  # its age at its end, without these waits
-    own_begin: float | None = (
-        None  # its age without that when its work began; None: it has not, or that is not looked for
-    )
+    own_begin: float | None = None  # its age without these waits when its work began; None: not yet, or not measured
     look_at: float = 0.0  # when to check again whether its work has begun
     life_ends_at: float | None = None  # at the earliest
 
@@ -139,7 +137,7 @@ class FaultInjector:
     ``injections`` are for attempts 1, 2, ... in order. ``prepare`` readies an attempt's folders and returns the ones to watch,
     with their areas; ``readable`` are further paths that attempts see below their private folders. ``trace``: record the file
     operations of every attempt. Without ``timing`` there are no injections. ``passes_on_sigterm``: an attempt's main process is
-    Spotwright's, and only passes SIGTERM on. ``ranks``: how many ranks the step has, each with a separate notice file; 0: not a
+    Spotwright's, and only passes SIGTERM on. ``ranks``: how many ranks the step has, each with a notice file; 0: not a
     distributed training. ``has_variables``: attempts have the variables that code reads, ``SPOTWRIGHT_CHECKPOINT`` first.
     """
 
@@ -209,7 +207,7 @@ class FaultInjector:
     def _watch_loads(self, attempt: _CurrentAttempt) -> None:
         try:
             attempt.loads = LoadWatcher(path for path, area in attempt.folders.items() if area == SAVES)
-        except OSError:  # too many inotify instances: the loads of this attempt are not known
+        except OSError:  # too many inotify instances: this attempt's loads are unknown
             attempt.hides_loads = True
             return
         self._selector.register(attempt.loads.descriptor, selectors.EVENT_READ, attempt.loads.read)
@@ -239,7 +237,7 @@ class FaultInjector:
         )
         attempt.tracer.start()
         tracer = attempt.tracer
-        attempt.sampler = ReadSampler(  # of each attempt, because waits that are looked at more often are longer
+        attempt.sampler = ReadSampler(  # of each attempt, because waits sampled more often are longer
             lambda: tracer.process,
             lambda: tracer.run_delay,
             lambda: tracer.cpu_seconds,
@@ -296,9 +294,9 @@ class FaultInjector:
         return own is not None and own.measured_by is MeasuredBy.TIME and attempt.own_begin is None
 
     def _look_for_begin(self, attempt: _CurrentAttempt, now: float) -> None:
-        """Note when the work of an attempt measured by time begins: once it has computed for as long as the imports do.
+        """Note when the work of an attempt measured by time begins: once it has computed as long as the imports.
 
-        Or once it took several times as long as they did: imports may compute less when earlier ones left something.
+        Or after several times their duration: imports may compute less if earlier ones left a cache.
         """
         tracer, own = attempt.tracer, self._timing.own if self._timing is not None else None
         if own is None or tracer is None or attempt.started_at is None or now < attempt.look_at:
@@ -545,7 +543,7 @@ def _share(trigger: AtWork, timing: TrialTiming) -> float:
 
 
 def _done_at(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share: float, *, is_life: bool) -> float | None:
-    """The earliest time at which an attempt has done this share since its own work began; ``None``: not known yet.
+    """The earliest time at which an attempt has done this share since its own work began; ``None``: still unknown.
 
     By saves, the tracer ends a life; time does where an attempt no longer saves. Other interruptions come between two saves.
     """
@@ -562,7 +560,7 @@ def _done_at(attempt: _CurrentAttempt, started_at: float, own: OwnWork, share: f
         begun = attempt.saves_at[-1] if attempt.saves_at else begun
         return begun + max(share, LONGEST_GAP) * own.seconds + attempt.run_delay
     if attempt.own_begin is None:
-        return None  # its work has not been seen to begin
+        return None  # its work has not visibly begun
     return started_at + attempt.own_begin + share * own.seconds + attempt.run_delay
 
 
@@ -588,7 +586,7 @@ _DEFAULT_FOLDER = "spotwright-checkpoint"  # of spotwright.checkpoint, in the wo
 
 
 def _host_of(order: StartOrder) -> str:
-    """A host name for each attempt, as each pod has one."""
+    """An attempt's host name, unique as a pod's."""
     task = re.sub(r"[^a-z0-9]+", "-", order.task.lower()).strip("-")[:50]
     return f"{task or 'step'}-{order.attempt}"
 

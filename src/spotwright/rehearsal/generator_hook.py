@@ -1,10 +1,10 @@
-"""Records how a Python process ends: the states of its random generators, and which lines of its code wrote files.
+"""Record how a Python process ends: the states of its random generators, and which lines of its code wrote files.
 
 A rehearsal adds this code to each Python process of a command, and to the process of a task.
 
-It is executed by path before the user's program, in the user's interpreter, so it does not import Spotwright, and skips
-whatever fails. It records only the shared generators of :mod:`random`, ``numpy.random`` and ``torch``, each as a digest, and
-only if the program has imported the module.
+It is executed by path before the user's program, in the user's interpreter, so it does not import Spotwright, and ignores its
+own failures. It records only the shared generators of :mod:`random`, ``numpy.random`` and ``torch``, each as a digest, and only
+if the program has imported the module.
 """
 
 # Executed in every interpreter of the user: os.path, because pathlib is slow to import.

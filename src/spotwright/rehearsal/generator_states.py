@@ -1,8 +1,8 @@
 """Whether the random generators of a step end in the same state after an interruption as undisturbed.
 
-A seeded generator ends every undisturbed execution in the same state. After an interruption it does so only if its state was in
-the save, or if it was not used. So a generator that ends in another state shows why outputs differ although the newest save was
-whole. Python processes of a command and of a task record the states themselves (:mod:`.generator_hook`).
+A seeded generator ends every undisturbed execution in the same state. After an interruption it does so only if it was saved or
+unused. So a generator that ends in another state explains why outputs differ although the newest save was whole. Python
+processes of a command and of a task record the states themselves (:mod:`.generator_hook`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _States = Mapping[tuple[str, ...], str]  # a digest by rank, script and generato
 def recording_environment(attempt: Path, env: Mapping[str, str], *, is_command: bool) -> dict[str, str]:
     """Return the variables that make an attempt's Python processes record their generators; make the folder.
 
-    The hook of a command replaces a ``sitecustomize`` of the user, and executes that one afterwards. A task's process is forked
-    from an interpreter that has started, so it executes the hook itself.
+    A command's hook replaces the user's ``sitecustomize`` and then executes it. A task's process is forked from a running
+    interpreter, so it executes the hook itself.
     """
     hook, records = attempt / _FOLDER / "hook", attempt / _FOLDER / "states"
     for each in (hook, records):
@@ -57,7 +57,7 @@ except ImportError:
 
 
 def changed_generators(undisturbed: Sequence[Path], interrupted: Path) -> tuple[str, ...] | None:
-    """The generators whose final state differs from all undisturbed attempts, which agree; ``None``: not known.
+    """The generators whose final state differs from all undisturbed attempts, which agree; ``None``: unknown.
 
     The paths are attempt folders. A generator that ends differently without an interruption is unseeded, and is left out.
     """

@@ -42,11 +42,11 @@ __all__ = [
 
 
 SAVES, OUTPUTS, SCRATCH = "saves", "outputs", "scratch"
-"""Names of watched areas: where the step keeps its checkpoints and other persistent data, where it writes its results, and the
-current folder of a task, which goes with its attempt."""
+"""Names of watched areas: the step's checkpoints and other persistent data, its results, and a task's current folder, which is
+lost with its attempt."""
 
 UNREAD = "unread"
-"""The area of files beside the saves that are written once or only grow, and are never read. Known after the trials."""
+"""The area of files beside the saves that are written once or only grow, and are never read. Known only after the trials."""
 
 _LONGEST_PAUSE = 0.02  # seconds between two operations of one save
 _MAX_POINTS_IN_SAVE = 5
@@ -73,7 +73,7 @@ class InjectionKind(StrEnum):
 class AtWork:
     """Trigger once an attempt has done this share of the undisturbed work, counted from where the attempt's own work began.
 
-    ``of_notice``: so late that this share of the notice suffices for the rest of the work.
+    ``of_notice``: as late as this share of the notice suffices for the rest of the work.
     """
 
     share: float
@@ -82,7 +82,7 @@ class AtWork:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """Trigger after this share of the time that the undisturbed step takes, also where it is not at work."""
+    """Trigger after this share of the undisturbed step's time, even if it is not at work."""
 
     share: float
 
@@ -154,7 +154,7 @@ class FileActivity:
     saves: tuple[Save, ...] = ()
     outputs: tuple[tuple[int, FileOperation], ...] = ()
     mapped: tuple[str, ...] = ()  # saves that are changed through memory maps, without system calls
-    tracing_failure: str = ""  # why the step could not be traced; then its files are not known
+    tracing_failure: str = ""  # why the step could not be traced; then its files are unknown
     unread: tuple[str, ...] = ()  # files beside the saves that are written once or only grow, and are never read
 
     @property
@@ -178,7 +178,7 @@ def summarize_activity(operations: Sequence[FileOperation]) -> FileActivity:
 
     A save ends when a file of the same name is opened again, or after a pause. Digits in names are ignored, except in names
     that occur in several folders: the shards in the folder of one save are files of that save. An operation that can only
-    belong to the save counts as part of it even after a pause, because a busy machine may pause anywhere.
+    belong to the save counts even after a pause, because a busy machine may pause anywhere.
     """
     saves: list[Save] = []
     current: list[FileOperation] = []
@@ -264,16 +264,16 @@ _LIVES = {
     _HALF: ("half", 4),
     _LONG_LIFE: ("three fifths", 4),  # with a notice after it, still not the whole
 }
-"""How long each attempt lives, as a share of the work: the words, and how many attempts are interrupted.
+"""The length of each life as a share of the work: its words, and the number of interrupted attempts.
 
-A step that keeps everything in its saves ends within one life more than the share needs, and one for what each life redoes. The
-longest lives are for a step that saves only in the middle of its work, so that shorter ones contain no save. A step that does
-not keep work even then starts over on nodes that do not live longer, whatever it saves later.
+A step that keeps everything in its saves ends within the lives that the share needs, plus one, plus one for repeated work. The
+longest lives are for a step that saves only in the middle of its work, so that shorter ones contain no save. A step that keeps
+no work even then starts over on nodes with such lives, whatever it saves later.
 """
 
 
 def lives_point(share: float, *, notice: bool) -> InjectionPoint:
-    """Interrupt every attempt after this share of the work; leave the attempt after the last of them alone."""
+    """Interrupt every attempt but the last one after this share of the work."""
     words, count = _LIVES[share]
     injection = Injection(InjectionKind.LIVES, AtWork(share), notice)
     name = f"lives of {words}, {'with notice' if notice else 'no notice'}"
@@ -284,7 +284,7 @@ def longer_lives(point: InjectionPoint, *, kept: bool) -> InjectionPoint | None:
     """Longer lives that show more of a step that did not end within the lives of a point; ``None`` if there are none.
 
     ``kept``: it kept advancing, but redid much. If it resumes, it ends within lives of a half. A step that kept no work may
-    save too rarely for a third; with a notice, it may work so long before it checks the notice that no time is left.
+    save too rarely for a third; with a notice, it may check the notice too late to save.
     """
     injection = point.injections[0]
     if injection.trigger != AtWork(_SHORT_LIFE):
@@ -337,7 +337,7 @@ def _at_start(rng: random.Random, _activity: FileActivity) -> Iterator[Injection
 
 
 def _in_middle(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
-    """Once with and without a notice; more often if the times of the step's saves are not known."""
+    """Once with and without a notice; more often if the times of the step's saves are unknown."""
     for notice in (False, True):
         yield Injection(InjectionKind.MIDDLE, AtWork(rng.uniform(0.35, 0.75)), notice)
     for _ in range(_POINTS_IN_HIDDEN_SAVES if activity.mapped or activity.tracing_failure else 0):
@@ -419,7 +419,7 @@ def _at_end(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
 def _series(rng: random.Random, activity: FileActivity, count: int) -> Iterator[Injection]:
     """Consecutive interruptions, early enough in each attempt that a resumed one still has work for the next.
 
-    Together they take no more time than the undisturbed step, even if it starts over each time.
+    In total they take no longer than the undisturbed step, even if it starts over each time.
     """
     saves = activity.saves
     for _ in range(count):

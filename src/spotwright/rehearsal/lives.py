@@ -1,8 +1,9 @@
-"""Judge a step by its lives: whether it ends although no attempt lives long enough to do all of its work. Pure.
+"""Judge a step by its lives: whether it ends although each attempt is too short for all of its work. Pure.
 
 Every attempt is interrupted once it has done a share of the undisturbed work. A step that resumes ends after a few lives. A
-step that starts over, or goes back to the same old save each time, never ends, whatever it saves. So this does not depend on
-what a save is. The attempt after the last life is left alone: its remaining work shows how far the lives advanced the step.
+step that starts over, or goes back to the same old save each time, never ends, whatever it saves, so the judgement does not
+depend on what a save is. The attempt after the last life is left alone: its remaining work shows how far the lives advanced the
+step.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ INTERRUPTED = (Cause.INTERRUPTED.value, Cause.LOST.value)
 """Causes of attempts that an interruption ended."""
 
 _LEAST, _LEAST_BY_TIME = 0.1, 0.2
-"""As a share of the work: lives that kept less count as having kept no work. It exceeds the measurement error."""
+"""As a share of the work: lives that kept less count as keeping none. It exceeds the measurement error."""
 _BEYOND_ONE_LIFE = 1.5
-"""In lives: a step that kept more than this kept work of a life after the first."""
+"""In lives: a step that kept more than this kept work of a later life than the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """The attempts of one trial whose lives are limited to a ``share`` of the work. ``count``: how many were to be interrupted.
+    """The attempts of one trial whose lives are limited to a ``share`` of the work. ``count``: the planned interruptions.
 
     ``has_saved``: an attempt changed a file that outlives it; ``has_loaded``: one read what another had saved. ``is_exact``: the
     work was not measured by its time. ``last_saved`` is the share of the undisturbed step's saves that the last
-    attempt made; ``None``: not known.
+    attempt made; ``None``: unknown.
     """
 
     share: float
@@ -71,8 +72,9 @@ class Lives:
     def is_ended(self) -> bool:
         """Whether the step ended within its lives and had something to resume from.
 
-        It had none if no file outlives an attempt. A step that loaded no file may have judged by file names what is done; then
-        its work must have been counted, or its last attempt must have made fewer than all saves: seconds alone do not show it.
+        It had nothing if no file outlives an attempt. A step that loaded no file may have read its progress from file names;
+        then its work must have been counted, or its last attempt must have made fewer than all saves: seconds alone do not show
+        it.
         """
         all_saved = self.last_saved is None or self.last_saved > 1.0 - _LEAST
         by_names = self.is_exact or not all_saved
@@ -80,7 +82,7 @@ class Lives:
 
     @property
     def kept(self) -> float:
-        """The share of the work that the lives did and the attempt that was left alone did not repeat."""
+        """The share of the work that the lives did and the final attempt did not repeat."""
         if self.is_ended or not self.has_loaded:
             return float(self.is_ended)
         done = self.attempts[-1].work if self.last_saved is None else self.last_saved
@@ -109,7 +111,7 @@ class Lives:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the first life was kept in part, and later ones not at all.
+        """Whether the first life was kept in part, and later ones were lost.
 
         After a notice only an exact measure shows it: what an attempt does before it checks the notice is not work.
         """
@@ -119,7 +121,7 @@ class Lives:
 def lives_of(point: InjectionPoint, trial: TrialRun, own: OwnWork | None, saves: int = 0) -> Lives | None:
     """Evaluate a trial of lives; ``None`` for other points, or if its attempts were not measured or not interrupted.
 
-    ``saves`` is the undisturbed step's number of operations on saves; 0: not known, or it varies.
+    ``saves`` is the undisturbed step's number of operations on saves; 0: unknown, or it varies.
     """
     trigger, traces = point.injections[0].trigger if point.injections else None, trial.traces.get(trial.task or "", ())
     if point.kind is not InjectionKind.LIVES or not isinstance(trigger, AtWork) or own is None:
@@ -165,7 +167,7 @@ def _measured(attempts: Sequence[TrialAttempt], traces: Sequence[AttemptTrace], 
 
 
 def _placed(lives: Lives, traces: Sequence[AttemptTrace], own: OwnWork) -> Iterable[Life]:
-    """Add where each life began: as reported, else where its loaded files were saved, else as the ending shows."""
+    """Add each life's begin: as reported, else where its loaded files were saved, else by its end."""
     if all(life.began is not None for life in lives.attempts):
         return lives.attempts
     last = lives.attempts[-1]
@@ -198,8 +200,8 @@ def _begun_by_loads(lives: Lives, traces: Sequence[AttemptTrace], own: OwnWork) 
 def resumes(lives: Collection[Lives]) -> bool | None:
     """Whether a step resumes, by its lives with a notice or by the others; ``None`` if none was measured.
 
-    A step that ends only in longer lives saves too rarely for shorter ones, unless it kept only part of its first life there:
-    then it goes back to the same save each time.
+    A step that ends only in longer lives saves too rarely for shorter ones, unless it kept only part of its first short life:
+    then it returns to the same save each time.
     """
     if any(each.is_stuck for each in lives):
         return False

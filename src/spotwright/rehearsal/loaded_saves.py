@@ -1,10 +1,10 @@
-"""Which save an attempt loaded, and which one it should have loaded.
+"""The save that an attempt loaded, and the one that it should have loaded.
 
-After an interruption, an attempt should resume from the newest whole save. inotify(7) shows what it reads in the folders that
-outlive an attempt; the file operations of earlier attempts show which saves are there. So the answer does not depend on timing.
+After an interruption, an attempt should resume from the newest whole save. inotify(7) shows what it reads in the persistent
+folders; the file operations of earlier attempts show the existing saves. So the answer does not depend on timing.
 
-A file of a save is *whole* once it was renamed to its name, or once the attempt moved on to another file or ended by itself,
-until it is removed or emptied. Files of a kind that is never read, such as logs, are not saves.
+A file of a save is *whole* once it was renamed to its name, or the attempt went on to another file or ended by itself, until it
+is removed or emptied. Files of a kind that is never read, such as logs, are not saves.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 
 _ACCESS, _MODIFY, _CLOSE_READ, _FROM, _TO, _CREATE, _DELETE = 0x1, 0x2, 0x10, 0x40, 0x80, 0x100, 0x200
-_READS = _ACCESS | _CLOSE_READ  # a file that is mapped into memory is opened and closed, and never read
+_READS = _ACCESS | _CLOSE_READ  # a memory-mapped file is opened and closed, but never read
 _CHANGES = _MODIFY | _FROM | _TO | _CREATE | _DELETE
 _OVERFLOW, _IS_FOLDER = 0x4000, 0x40000000
 _EVENT: Final = struct.Struct("iIII")  # watch, mask, cookie, length of the name
@@ -64,9 +64,9 @@ def _new_instance() -> int:
 class LoadWatcher:
     """Watches which of the files present at its start an attempt reads.
 
-    ``folders`` are folders or files that outlive an attempt. A file that the attempt has changed itself no longer counts. Call
-    :meth:`read` from time to time, because the kernel keeps a limited number of events. Raises ``OSError`` if for some seconds
-    the user's programs hold all inotify instances that the kernel allows (128).
+    ``folders`` are persistent folders or files. A file that the attempt itself has changed no longer counts. Call :meth:`read`
+    from time to time, because the kernel keeps a limited number of events. Raises ``OSError`` if the user's programs hold all
+    inotify instances (128) for some seconds.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -149,11 +149,10 @@ class Resume:
     """What the attempt after an interruption loaded.
 
     ``newest`` are the files of the newest whole save; empty: none was left. ``loaded`` are the files of saves that the attempt
-    read, and ``behind`` is how many whole saves are newer; None if no save was left whole. ``whole`` is how many there were.
-    ``saved`` is how many saves the earlier attempts made, ``redone`` how many of them this attempt repeated, counted by the
-    undisturbed step; both are 0 for an attempt that was itself interrupted, because what it would have made is not known.
-    ``lost_by`` is the operation that left no whole save, else the last one before the attempt; ``lost_until`` is the operation
-    after which there is a whole save again.
+    read, and ``behind`` counts newer whole saves; None if no save was left whole. ``whole`` counts the whole saves. ``saved``
+    counts the saves of earlier attempts, ``redone`` those that this attempt repeated, by the undisturbed step's number; both
+    are 0 for an attempt that was itself interrupted, whose further saves are unknown. ``lost_by`` is the operation that left no
+    whole save, else the last one before the attempt; ``lost_until`` is the operation after which there is a whole save again.
     """
 
     attempt: int
@@ -175,17 +174,17 @@ class Resume:
 
     @property
     def is_all_lost(self) -> bool:
-        """Whether there had been saves, but the attempt loaded no whole one and repeated nearly all of them."""
+        """Whether saves existed, but the attempt loaded no whole one and repeated nearly all of them."""
         began_again = self.redone >= _FEWEST_REDONE and self.redone >= _MOST * self.saved
         return self.origin in (None, Origin.NOTHING) and began_again
 
 
-_FEWEST_REDONE = 2  # saves: an attempt that resumes from the last save but one repeats one too
+_FEWEST_REDONE = 2  # saves: an attempt that resumes from the second to last save repeats one too
 _MOST = 0.75  # of the saves
 
 
 def kind_of(path: str) -> str:
-    """A path without what changes from save to save: its numbers."""
+    """A path without its numbers, which change from save to save."""
     return re.sub(r"\d+", "#", path)
 
 
@@ -193,16 +192,16 @@ _INDEX = re.compile(r"-(?:journal|wal|shm)$")  # beside an SQLite database, whic
 
 
 def with_databases(loads: Iterable[str]) -> tuple[str, ...]:
-    """The files that were read, with the database in place of its journal.
+    """The files that were read, with databases in place of their journals.
 
-    SQLite reads the journal of a transaction that was cut, and writes the database before it reads it ("hot journal" in "File
+    SQLite reads the journal of an interrupted transaction, and writes the database before it reads it ("hot journal" in "File
     Locking And Concurrency In SQLite Version 3").
     """
     return tuple(dict.fromkeys(_INDEX.sub("", path) for path in loads))
 
 
 class SaveCounts:
-    """The kinds of files that hold the step's saves, and how many files of each kind make one save.
+    """The kinds of files of the step's saves, and the number of files of each kind in a save.
 
     ``undisturbed`` are the file operations of the undisturbed step, ``loads`` the paths that each attempt of any trial has
     read. A file of a kind that is never read, such as a log, is not a save.
@@ -231,7 +230,7 @@ class SaveCounts:
         return kind_of(path) in self._files
 
     def belongs(self, path: str) -> bool:
-        """Whether a file is one of the saves, or lies beside such a database."""
+        """Whether a file is one of the saves, or belongs to such a database."""
         return _INDEX.sub("", path) in self
 
     def files_of(self, kind: str) -> int:
@@ -380,7 +379,7 @@ class _Shelf:
         """How many saves of a kind became whole after its loaded files; all if none was loaded."""
         of_kind = [self._files[path] for path in loaded if kind_of(path) == kind]
         if any(not each.is_whole for each in of_kind):
-            return 0  # newer than what is known to be whole
+            return 0  # newer than the known whole saves
         last = max((each.saved_at for each in of_kind), default=0)
         return sum(each > last for each in self._times.get(kind, {}).values()) // self._counts.files_of(kind)
 
@@ -407,10 +406,10 @@ def resume_of(
     *,
     is_last: bool = True,
 ) -> Resume | None:
-    """What attempt number ``attempt`` resumed from; ``None`` if there was no save yet, or if it ended too early to tell.
+    """The save from which attempt ``attempt`` resumed; ``None`` without a save, or if it ended too early to tell.
 
     ``before`` has the file operations of the earlier attempts, and whether each ended by itself; ``after`` has its own.
-    ``loads`` are the files that it read, ``undisturbed`` the operations of the undisturbed step. ``is_last``: it was not
+    ``loads`` are the files that it read, ``undisturbed`` the undisturbed step's operations. ``is_last``: it was not
     interrupted.
     """
     shelf = _Shelf(counts)
@@ -484,7 +483,7 @@ def _pattern(operations: Sequence[FileOperation]) -> _Pattern:
 
 
 def _patterns(activity: FileActivity) -> list[_Pattern]:
-    """The patterns of the undisturbed step's saves, without the first of several: it has no file to replace."""
+    """The patterns of the undisturbed step's saves, without the first of several, which has no file to replace."""
     saves = activity.saves[1:] if len(activity.saves) > 2 else activity.saves
     return [_pattern(save.operations) for save in saves]
 

@@ -1,7 +1,7 @@
 """Compare the outputs of two executions of a step: values, files and folders, with numbers within a tolerance.
 
 Each difference names the output and the location inside it. So differences between two *undisturbed* executions (a timestamp,
-an unseeded random number) can be ignored as noise, while everything beside them still counts.
+an unseeded random number) can be ignored as noise, while everything else counts.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 CompareFunction = Callable[[str, Any, Any], Any]
 """A user's comparison of one output: name, undisturbed and interrupted; parameter values, ``Path`` for files and folders.
 
-``True``, ``None`` and ``""`` mean equal. ``False`` means different, and so does a text, which describes the difference.
+``True``, ``None`` and ``""`` mean equal. ``False`` means different; so does a string, which describes the difference.
 """
 
 UNEXPECTED = "is unexpected"
-"""The description of an output, or a part of one, that the undisturbed execution does not have."""
+"""The description of an output, or a part of one, that the undisturbed execution lacks."""
 
 _MAX_PARSED = 50_000_000  # bytes; larger files are compared byte by byte only
 _MAX_ROWS = 10_000_000  # bytes of a file that is searched for repeated rows
@@ -97,7 +97,7 @@ def without_noise(differences: Sequence[Difference], noise: Sequence[Difference]
 
 
 def compared_names(outputs: Mapping[str, Any], noise: Sequence[Difference]) -> list[str]:
-    """The outputs that can be compared: they exist, and not every part of them varies by itself."""
+    """The comparable outputs: they exist and are not all noise."""
     names = []
     for name, value in outputs.items():
         noisy = tuple(each.inner_path for each in noise if each.output == name)

@@ -1,9 +1,9 @@
-"""How much work an attempt did, by a measure of the step itself, so that a busy machine does not change it. Pure.
+"""The work that an attempt did, by a measure that a busy machine does not change. Pure.
 
-Seconds on a clock do not measure work: on a busy machine a step does less in each of them. There are four measures, the best
-first: the progress that the step reports; the files that it writes again and again; the processor time of its processes, if it
-computes most of the time; and its time without waits for a processor, if it mostly sleeps or waits for others. One undisturbed
-execution gives the unit: all of its work is 1.
+Wall-clock seconds do not measure work: on a busy machine a step does less in each. There are four measures, the best first: the
+progress that the step reports; the files that it rewrites repeatedly; the processor time of its processes, if it computes most
+of the time; and its time without waits for a processor, if it mostly sleeps or waits for others. One undisturbed execution
+gives the unit: all of its work is 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["LONGEST_GAP", "MeasuredBy", "OwnWork", "own_work"]
 
 
 class MeasuredBy(StrEnum):
-    """What measures work, the most reliable first."""
+    """The measures of work, the most reliable first."""
 
     PROGRESS = "its own progress"
     FILES = "the files that it writes"
@@ -42,10 +42,10 @@ class OwnWork:
     """The work of the undisturbed step in units of its measure: progress from 0 to 1, operations on files, or seconds.
 
     ``begin`` is what an attempt uses before its work begins, for imports; ``whole`` is the work. ``start`` and ``seconds`` are
-    the times, without waits for a processor, that the undisturbed step took to begin and to work, and ``start_computes`` is how
-    long it computed to begin. This shows when the work of another attempt begins, because everything else in imports depends on
-    the machine. ``saves`` are the numbers of operations on saves after which one of them was complete; empty: saves do not
-    measure the work.
+    the undisturbed step's times to begin and to work, without waits for a processor, and ``start_computes`` is its computing
+    time before it began. This shows when another attempt's work begins, because the other time of imports depends on the
+    machine. ``saves`` are the numbers of operations on saves after which one of them was complete; empty: saves do not measure
+    the work.
     """
 
     measured_by: MeasuredBy
@@ -58,7 +58,7 @@ class OwnWork:
     start_computes: float = 0.0
 
     def target(self, share: float) -> float:
-        """How much of the measure an attempt has used when it has done this share of the work."""
+        """The amount of the measure at this share of the work."""
         return self.begin + share * self.whole
 
     def last_operation(self, share: float) -> int:
@@ -66,7 +66,7 @@ class OwnWork:
         return min(self.saves, key=lambda count: abs(count - share * self.whole)) - 1
 
     def last_save(self, share: float) -> tuple[int, float]:
-        """How many operations on saves come before this share of the work, and the share since the last of them."""
+        """The operations on saves before this share of the work, and the share since the last of them."""
         count = max((each for each in self.saves if each <= share * self.whole), default=0)
         return count, share - count / self.whole
 
@@ -88,7 +88,7 @@ class OwnWork:
         return max(0.0, trace.own_seconds - begin) / self.whole
 
     def place(self, progress: float | None) -> float | None:
-        """How far an attempt with this progress is, as a share of the work; ``None`` if progress is not the measure."""
+        """The share of the work at this progress; ``None`` if progress is not the measure."""
         if self.measured_by is not MeasuredBy.PROGRESS or progress is None:
             return None
         return max(0.0, progress - self.first_progress) / self.whole
@@ -120,7 +120,7 @@ def own_work(
 
 
 def _regular_saves(trace: AttemptTrace, phase: WorkPhase) -> tuple[int, ...]:
-    """After how many operations each save was complete, if the step makes several at about equal intervals."""
+    """The number of operations at each save's end, if the step makes several at about equal intervals."""
     if any(area == SAVES for area, _ in trace.mapped):
         return ()
     operations = [each for each in trace.operations if is_save(each)]

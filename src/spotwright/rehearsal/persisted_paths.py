@@ -1,4 +1,4 @@
-"""Give each trial copies of the paths outside its folders to which a step writes, such as a mounted volume.
+"""Give each trial copies of the outside paths to which a step writes, such as a mounted volume.
 
 So every trial begins alike, and the user's data is not changed.
 """
@@ -38,7 +38,7 @@ class PersistedPaths:
         self._named_paths: set[str] = set()
 
     def copy(self) -> None:
-        """Make the copies, which may take long. Raises :class:`InputError` if the disk has no room for them."""
+        """Make the copies, which may take long. Raises :class:`InputError` if the disk is too small."""
         for path, copy in self._copies.items():
             copy.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -111,13 +111,13 @@ _CLONE = 0x40049409  # FICLONE of ioctl_ficlone(2)
 
 
 def _copy_file(source: str, target: str) -> None:
-    """Copy a file with its times; where the file system can (Btrfs, XFS), both share their blocks until one is changed."""
+    """Copy a file with its times; on Btrfs and XFS both share their blocks until one changes."""
     if not Path(source).is_file():
         return  # a socket or a pipe cannot be copied
     with Path(source).open("rb") as old, Path(target).open("wb") as new:
         try:
             fcntl.ioctl(new.fileno(), _CLONE, old.fileno())
-        except OSError:  # the file system cannot, or the two are on different ones
+        except OSError:  # not supported, or the two are on different file systems
             shutil.copyfileobj(old, new, 1 << 20)
     shutil.copystat(source, target)
 

@@ -1,4 +1,4 @@
-"""The subprocess behind the Python API: reads a request from standard input and writes one JSON line per message.
+"""The subprocess of the Python API, which reads a request from standard input and writes one JSON line per message.
 
 The lines are ``{"line": TEXT}`` for progress, ``{"error": TEXT, "kind": KIND}`` for wrong input, and finally
 ``{"text": TEXT, "report": DATA}``. A rehearsal needs a separate process, because it uses signals, threads and children.

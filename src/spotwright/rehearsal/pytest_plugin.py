@@ -6,9 +6,9 @@
     def test_training_survives_spot(rehearsal):
         assert rehearsal.steps[0]["cost_per_interruption"] < 5
 
-The mark alone suffices: the test fails with the report if a step is not safe. Its body may check more facts of the rehearsal.
-The extra ``spotwright[pytest]`` registers it, and pytest then loads it in every project of that environment, so it imports heavy
-modules only when they are used.
+The mark suffices: the test fails with the report if a step is not safe. Its body may check more facts of the rehearsal. The
+extra ``spotwright[pytest]`` registers the plugin, and pytest then loads it in every project of that environment, so it imports
+heavy modules only on use.
 """
 
 from __future__ import annotations

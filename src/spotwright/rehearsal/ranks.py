@@ -1,9 +1,9 @@
-"""The ranks of a distributed training: the processes that a launcher such as torchrun starts, each of which stands for a node.
+"""The ranks of a distributed training: the processes that a launcher such as torchrun starts, each of which represents a node.
 
 The node of a rank is the rank's process with its descendants, such as data loaders. Each rank has a separate notice file;
 ``SPOTWRIGHT_NOTICE_FILE`` names the pattern. SIGTERM reaches the rank's process group if the rank leads one, as with torchrun,
-which starts each worker in a new session; SIGKILL reaches every process of the node. The launcher and the other ranks see the
-same as on a cluster: a lost peer.
+which starts each worker in a new session; SIGKILL reaches every process of the node. As on a cluster, the launcher and the
+other ranks see a lost peer.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def write_notices(folder: str, ranks: Iterable[int], noticed_at: float, goes_at:
 def rank_processes(main: int) -> dict[int, int]:
     """The process of each rank below an attempt's main process, by rank: the topmost with that rank in its environment.
 
-    A process that was forked shows the environment of its parent, so it is found only where it was executed with its rank, or
-    where its rank is its own.
+    A forked process shows its parent's environment, so it is found only if it was executed with its rank, or has a rank of its
+    own.
     """
     environments = {
         process: _environ(process) for process in process_tree(main) if process != main and _is_alive(process)
@@ -74,7 +74,7 @@ def launcher_of(ranks: Mapping[int, int], main: int) -> int | None:
 
 
 def require_ranks(count: int, undisturbed: AttemptTrace) -> None:
-    """Raise :class:`InputError` if the undisturbed step had other ranks than the user stated; 0: not stated."""
+    """Raise :class:`InputError` if the undisturbed step had other ranks than stated; 0: not stated."""
     if count and not undisturbed.failure and undisturbed.ranks != tuple(range(count)):
         had = ", ".join(map(str, undisturbed.ranks)) or "none"
         raise InputError(
@@ -87,7 +87,7 @@ class TakenRanks:
     """The nodes of some ranks of an attempt, or the launcher of all of them, while they are reclaimed.
 
     ``missing`` says why they cannot be reclaimed: the attempt has no such process. ``main`` is the attempt's main process,
-    which is Spotwright's.
+    Spotwright's.
     """
 
     def __init__(self, main: int, ranks: Iterable[int], *, of_launcher: bool) -> None:

@@ -1,7 +1,7 @@
-"""How a user wants steps to be rehearsed: the options of the command and of the Python API, checked, and the time budget.
+"""The checked options of the command and the Python API for rehearsals, and the time budget.
 
-A budget of a minute gives no verdict on a step of a minute. A sufficient budget follows from the step's undisturbed time and
-from the trials so far.
+A budget of a minute gives no verdict on a step of a minute. The sufficient budget follows from the step's undisturbed time and
+the trials so far.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spotwright.rehearsal.verdict import MIN_INTERRUPTED
 __all__ = ["RehearsalSettings", "TrialBudget"]
 
 _MAX_RANKS = 1000
-_TIMES_OF_A_TRIAL = 2.0  # the undisturbed time: the node is reclaimed at the end, and all work is redone
+_TIMES_OF_A_TRIAL = 2.0  # the undisturbed time: reclaimed at the end, with all work redone
 _TIMES_OF_LIVES = 3.0  # five lives of a third, and then all work again
 _RESERVE = 1.2  # in an advised budget
 _MORE = 2.0  # times a budget that was too short although the trials so far say that it suffices
@@ -28,7 +28,7 @@ class RehearsalSettings:
     """How to rehearse. ``notice`` is in seconds; ``None``: the pools' notice, at most a quarter of the undisturbed time.
 
     ``budget``: seconds after which a step's first execution is given up, and its trials are cut; ``None``: all points are
-    tried. ``ranks``: how many ranks the step has, whose nodes are also reclaimed one by one; ``None``: it is not a distributed
+    tried. ``ranks``: the number of the step's ranks, whose nodes are also reclaimed one by one; ``None``: not a distributed
     training.
     """
 
@@ -62,8 +62,8 @@ class RehearsalSettings:
 class TrialBudget:
     """The budget of one step. All times are seconds; ``seconds`` ``None``: all points are tried.
 
-    ``undisturbed`` is the time of one undisturbed execution, ``executions`` that of all so far. ``room``: how many trials run
-    at the same time. ``longest_trial``: the longest so far; 0: none yet.
+    ``undisturbed`` is the time of one undisturbed execution, ``executions`` that of all so far. ``room``: the parallel trials.
+    ``longest_trial``: the longest so far; 0: none yet.
     """
 
     seconds: float | None
@@ -103,7 +103,7 @@ class TrialBudget:
 
     @property
     def advice(self) -> str:
-        """Describe how the budget was used, and which budget suffices for a verdict."""
+        """Describe the use of the budget, and the budget that suffices for a verdict."""
         budget = self.seconds or 0.0
         needed, longest = self.needed if self.is_tight else _MORE * budget, max(self.trial, self.lives)
         return (

@@ -101,7 +101,7 @@ def _left_out(step: StepReport) -> list[str]:
 
 
 def _failed_logs(rehearsal: Rehearsal, step: StepReport) -> Iterator[str]:
-    """The commands that show the logs of the tasks that failed without any interruption."""
+    """The commands for the logs of tasks that failed without an interruption."""
     trial = step.failed_trial
     if trial is not None:
         for path, attempts in trial.executed.items():
@@ -115,7 +115,7 @@ _END_OF_LOG = 10_000  # bytes
 
 
 def _hidden(log: Path, state: Path) -> Iterator[str]:
-    """A file in a temporary folder that the end of a log names: it exists, but the attempt did not see it."""
+    """A file in a temporary folder, named at the end of a log, that exists but was hidden from the attempt."""
     try:
         content = log.read_bytes()[-_END_OF_LOG:].decode("utf-8", "replace")
     except OSError:
@@ -150,7 +150,7 @@ def _has_saved(outcome: PointOutcome) -> bool:
 
 
 def _lost_files(step: StepReport) -> Iterator[str]:
-    """What is not kept, and files written to folders that are lost with an attempt: they explain why a step starts over."""
+    """State that is not kept, and files in folders that are lost with an attempt: they explain why a step starts over."""
     if step.verdict.is_safe and not step.activity.tracing_failure and not any(map(_has_saved, step.outcomes)):
         yield f"nothing is kept: {_writes_nothing(step)}"
     if step.stray_files and step.verdict is not Verdict.RESUMES:
@@ -181,7 +181,7 @@ def _dated(step: StepReport) -> Iterator[str]:
 
 
 def _not_covered(step: StepReport) -> Iterator[str]:
-    """What a rehearsal does not see of this step, and its verdict does not cover."""
+    """The parts of this step that a rehearsal does not see and its verdict does not cover."""
     if step.activity.tracing_failure:
         yield f"{_BY_TIME_ALONE}: unknown whether it survives an interruption inside a save or between outputs"
     if step.shares_processes:
@@ -221,7 +221,7 @@ def _first_of(names: Sequence[str]) -> str:
 
 
 def _without_variables(step: StepReport) -> Iterator[str]:
-    """What an execution without our variables has shown."""
+    """The result of an execution without our variables."""
     if step.changed_by_library:
         hidden = len(step.changed_by_library) - 1
         more = f", and {hidden} more" if hidden else ""
@@ -316,7 +316,7 @@ _MAX_LOADS_SHOWN = 2
 
 
 def _loads(step: StepReport) -> Iterator[str]:
-    """Attempts that did not resume from the newest whole save, if others did or the reason is not known."""
+    """Attempts that did not resume from the newest whole save, if others did or the reason is unknown."""
     if step.verdict is not Verdict.GOES_BACK:
         return
     wrong = [(each, resume) for each in step.outcomes for resume in each.resumes if resume.origin is not Origin.NEWEST]
@@ -356,7 +356,7 @@ _WIDTH = 40
 
 
 def _lives(step: StepReport) -> Iterator[str]:
-    """The lives as bars: where in the work each attempt began and ended."""
+    """The lives as bars: each attempt's begin and end within the work."""
     for outcome in step.outcomes:
         lives = outcome.lives
         if lives is not None:
@@ -524,7 +524,7 @@ def _lives_json(name: str, lives: Lives) -> dict[str, Any]:
 
 
 def _ignores_sigterm(step: StepReport) -> bool | None:
-    """Whether the step ignores or blocks SIGTERM; ``None`` where only a trace would show it."""
+    """Whether the step ignores or blocks SIGTERM; ``None`` if only a trace would show it."""
     if NO_ANSWER & step.answers_to_sigterm:
         return True
     return None if step.activity.tracing_failure else False

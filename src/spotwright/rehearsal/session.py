@@ -66,7 +66,7 @@ class Rehearsal:
 def rehearse_steps(
     prepared: Prepared, workspace: Workspace, settings: RehearsalSettings, task: str | None, report: ProgressCallback
 ) -> Rehearsal:
-    """Rehearse one task of a pipeline, by its path, or every one. Raises :class:`InputError` for one that is not executed."""
+    """Rehearse one task of a pipeline, by its path, or all. Raises :class:`InputError` for a task that is not executed."""
     runner = TrialRunner(
         prepared,
         workspace.prepare,
@@ -95,9 +95,9 @@ def _tasks(task: str | None, first: TrialRun) -> list[str]:
 class RehearsalOptions:
     """The options of a rehearsal, with exactly one of ``pipeline``, ``compiled`` and ``command``. Durations are seconds.
 
-    A ``pipeline`` that is a plain script is a command. ``arguments`` are texts as typed, as for ``spotwright run``. ``stdout``,
-    ``ranks``, and ``keep`` and ``outputs`` paths relative to ``folder`` are for commands only; absolute ``outputs`` lie in data
-    that outlives an attempt.
+    A ``pipeline`` that is a plain script is a command. ``arguments`` are strings as typed for ``spotwright run``. ``stdout``,
+    ``ranks``, and ``keep`` and ``outputs`` paths relative to ``folder`` are for commands only; absolute ``outputs`` are in
+    persistent data.
     """
 
     pipeline: Path | None = None
@@ -180,7 +180,7 @@ def _sizes(kept: Sequence[str]) -> Iterator[str]:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that what the block has made is removed; in the main thread only."""
+    """Turn SIGTERM into an exception, so that the block's files are removed; in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -196,7 +196,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _remove_abandoned(state: StateFolder) -> None:
-    """Remove the leftovers of rehearsals that were killed before they executed anything."""
+    """Remove leftovers of rehearsals that were killed before any execution."""
     for folder in state.rehearsals.glob("*"):
         try:
             driver = json.loads(read_regular(StateFolder(folder).driver, LARGEST_FILE))
@@ -207,7 +207,7 @@ def _remove_abandoned(state: StateFolder) -> None:
 
 
 def _script_as_command(options: RehearsalOptions) -> RehearsalOptions:
-    """The options with a plain script as the command that executes it, as ``spotwright run`` does."""
+    """The options with a plain script converted to the command that executes it, as in ``spotwright run``."""
     if options.pipeline is None or options.command or not is_script(options.pipeline):
         return options
     script, folder = options.pipeline.absolute(), options.folder.absolute()
@@ -257,7 +257,7 @@ def _unread_variables(command: Sequence[str]) -> Iterator[str]:
 
 
 def _alone_in_temporary_folders(options: RehearsalOptions) -> Iterator[str]:
-    """Programs and files of the command whose neighbours an attempt does not see."""
+    """Programs and files of the command whose neighbours are hidden from an attempt."""
     kept = [Path(path) for path in options.keep]
     for word in options.command:
         path, folder = Path(word), temporary_folder(word)

@@ -1,4 +1,4 @@
-"""Run the trials of a step at the same time, each in a separate process, as far as the machine has room for them.
+"""Run the trials of a step in parallel processes, as many as the machine has room for.
 
 The processes are forked, so that a trial starts with its parent's imports and data. Ctrl-C ends them all.
 """
@@ -31,10 +31,10 @@ _SHORT = 1.0  # seconds: in a shorter step, starting its processes takes a core 
 
 
 def room_for(seconds: float, cpu_seconds: float, max_rss: int) -> int:
-    """How many trials of a step run at the same time, from what an undisturbed execution took. ``max_rss`` is in bytes.
+    """The number of parallel trials of a step, from the resources of an undisturbed execution. ``max_rss`` is in bytes.
 
-    ``seconds`` exclude waits for a processor: on a busy machine the step would seem idle although no core is. On a machine with
-    a GPU the answer is one, because the trials would share its memory.
+    ``seconds`` exclude waits for a processor, because on a busy machine the step would seem idle. With a GPU the result is one,
+    because trials would share its memory.
     """
     if Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists():
         return 1
@@ -71,9 +71,9 @@ def run_side_by_side(
 ) -> Iterator[T | None]:
     """Yield the results of the trials in order; None for a trial whose number ``may_start`` refuses.
 
-    At most ``room`` trials run at the same time. ``is_over`` is asked after each result that the caller took; once it is true,
-    the running trials are ended without a result. If a trial raises, the others are ended, and its error is raised here. After
-    Ctrl-C, every trial ends its own run first.
+    At most ``room`` trials run at the same time. ``is_over`` is called after each consumed result; once true, the running
+    trials are ended without a result. If a trial raises, the others are ended, and its error is raised here. After Ctrl-C,
+    every trial ends its own run first.
     """
     if room == 1:
         for number, trial in enumerate(trials):
@@ -160,7 +160,7 @@ def _run_and_report(trial: Callable[[], Any], writer: int, parent: int) -> NoRet
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-    finally:  # also where a second Ctrl-C interrupts the lines above: the code of the parent must not run twice
+    finally:  # even if a second Ctrl-C interrupts the lines above: the parent's code must not run twice
         os._exit(code)
 
 

@@ -2,10 +2,10 @@
 
 The first execution is undisturbed. It is the reference: its outputs, its time, its file operations, and the results of all
 other tasks in every trial. Then follow one trial for every injection point, and a second undisturbed execution: outputs that
-differ between the two are noise, which every comparison ignores. All of these run side by side where cores are idle, so the
-verdict on a step that mostly waits takes three times the step's own time if it resumes (one execution, then lives that together
-take hardly longer), and five times if it starts over. A short step is executed a second time before the trials, because a cold
-start distorts the times of the first.
+differ between the two are noise, which every comparison ignores. All of these run side by side on idle cores, so the verdict on
+a step that mostly waits takes three times the step's own time if it resumes (one execution, then lives of hardly more), and
+five times if it starts over. A short step is executed a second time before the trials, because a cold start distorts the times
+of the first.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class StepRehearsal:
         self._slug = _slug(task) if alike[:1] in ([], [task]) else f"{_slug(task)}-{alike.index(task) + 1}"
 
     def perform(self) -> StepReport:
-        """Execute and evaluate everything, and return the report."""
+        """Execute and evaluate all trials, and return the report."""
         if self._first.timed_out:
             return self._over_budget()
         if self._first.status is not RunStatus.SUCCEEDED:
@@ -229,7 +229,7 @@ class StepRehearsal:
         return TrialBudget(self._settings.budget, undisturbed, executions, self._room, self._longest_trial)
 
     def _measure(self, trial: TrialRun) -> None:
-        """Learn from an undisturbed execution when the step is at work, and what measures its work."""
+        """Find the work phase and the measure of work in an undisturbed execution."""
         trace, attempt = _trace_of(trial, self._task), trial.last_attempt(self._task)
         self._traced_seconds = attempt.seconds
         self._phase = work_phase(trace, attempt.seconds)
@@ -333,9 +333,9 @@ class StepRehearsal:
     def _point_to_repeat(self, outcome: PointOutcome, repeats: int) -> InjectionPoint | None:
         """The point to repeat alone because its trials so far do not show an interruption; else ``None``.
 
-        A trial may have lacked what only one process can have: it is repeated once. An attempt of a short step that takes too
-        long may have waited for a busy disk, which is not measured: it counts only the second time. Or the step ended before
-        its interruption, because it takes less time than before: then the interruption comes earlier each time.
+        A trial may have lacked an exclusive resource: it is repeated once. A short step's attempt that takes too long may have
+        waited for a busy disk, which is not measured: it counts only the second time. Or the step ended before its interruption
+        because it became faster: then the interruption comes earlier each time.
         """
         if outcome.never_finishes:
             return outcome.point if self._timing.limit <= _SHORT_LIMIT and not repeats else None
@@ -348,9 +348,8 @@ class StepRehearsal:
     def _executions_beside(self, points: int) -> list[Callable[[], TrialRun]]:
         """The undisturbed executions that run beside the trials of this many points.
 
-        These are the second one, if it is still due, and the ones that check the noise, if all trials run at the same time
-        anyway. The last of them begins when the interrupted steps begin again, and so ends when they do: it shows the effects
-        of time.
+        These are the second one, if still due, and the checks of noise, if all trials run in parallel anyway. The last one
+        begins when the interrupted steps restart, and so ends with them: it shows the effects of time.
         """
         if len(self._undisturbed_seconds) > 1:
             return []
@@ -361,7 +360,7 @@ class StepRehearsal:
         return executions
 
     def _add_execution(self, trial: TrialRun | None) -> None:
-        """Use an undisturbed execution that ran beside the trials, unless the budget ended before it did."""
+        """Use an undisturbed execution that ran beside the trials, unless the budget ended first."""
         if trial is None or trial.is_cut:
             return
         if trial.status is not RunStatus.SUCCEEDED:
@@ -390,7 +389,7 @@ class StepRehearsal:
         return self._budget.left(time.monotonic() - self._began)
 
     def _measure_room(self) -> int:
-        """How many trials may run at the same time: one if they would share claims or kept paths."""
+        """The number of parallel trials: one if they would share claims or kept paths."""
         first = self._first.last_attempt(self._task)
         if self._workspace.is_shared(self._task):
             return 1
@@ -421,13 +420,13 @@ class StepRehearsal:
             outcome = replace(outcome, repeated=self._repeated(trial), changed=tuple(self._changed(trial)))
             trial.remove_files()
         is_whole = trial.status is RunStatus.SUCCEEDED and not trial.injected  # an undisturbed execution
-        if is_whole or (point.kind is InjectionKind.START and not outcome.problem):  # or nearly, on a warmer machine
+        if is_whole or (point.kind is InjectionKind.START and not outcome.problem):  # or nearly
             seconds = min(self._baseline.seconds, trial.attempts[-1].seconds)
             self._baseline = replace(self._baseline, seconds=seconds)
         return self._measured(outcome)
 
     def _changed(self, trial: TrialRun) -> Iterator[tuple[str, str]]:
-        """The files of the step's state that end differently than in two undisturbed executions: in which state, and where."""
+        """The files of the step's state that differ from two undisturbed executions: the state, and the place."""
         if self._second is None or not trial.injected:
             return
         first, second = (dict(self._workspace.states(each, self._task)) for each in (self._first, self._second))
@@ -451,7 +450,7 @@ class StepRehearsal:
         return None
 
     def _measured(self, outcome: PointOutcome) -> PointOutcome:
-        """Add the cost of an outcome's interruptions, and what its lives show."""
+        """Add the cost of an outcome's interruptions, and its lives."""
         trial, baseline = outcome.trial, self._baseline
         if trial is None or outcome.problem:
             return outcome
@@ -471,7 +470,7 @@ class StepRehearsal:
         return numbers.pop()
 
     def _check_noise(self) -> bool:
-        """Execute the step undisturbed again before the first difference counts: its outputs may vary only sometimes.
+        """Execute the step undisturbed again before the first difference counts, because outputs may vary only sometimes.
 
         Returns whether they were compared at all; the budget may be too short for it.
         """
@@ -489,7 +488,7 @@ class StepRehearsal:
 
     def _evaluate(self, point: InjectionPoint, trial: TrialRun) -> PointOutcome:
         last = trial.attempts[-1] if trial.attempts else None
-        if trial.timed_out and not trial.injected:  # the machine was too busy: this is no evidence about interruptions
+        if trial.timed_out and not trial.injected:  # the machine was too busy: not evidence about interruptions
             return PointOutcome(point, trial)
         if trial.timed_out and last is not None:
             problem = (
@@ -520,11 +519,10 @@ class StepRehearsal:
     def _compare_without_variables(
         self, trace: AttemptTrace, outcomes: Sequence[PointOutcome]
     ) -> tuple[tuple[Difference, ...], str]:
-        """How outputs differ in an execution without Spotwright's variables, or why that is not known.
+        """The differences of outputs in an execution without Spotwright's variables, or why they are unknown.
 
-        They can only change a step that uses the checkpoint folder. Files that are in no other execution do not count: without
-        that folder, a library saves beside the outputs. Standard output does not count either: the library reports there where
-        it saves.
+        Only a step that uses the checkpoint folder can change. Files of this execution alone do not count: without that folder,
+        a library saves beside the outputs. Nor does standard output, where the library reports its folder.
         """
         uses_place = trace.failure or any(each.area == SAVES for each in trace.operations)
         if not uses_place or any(outcome.problem for outcome in outcomes):
@@ -603,7 +601,7 @@ class StepRehearsal:
         return any(re.search(r"-(?:journal|wal)$", each.path) for operations in every for each in operations)
 
     def _not_comparable(self) -> str:
-        """Why no output can be compared; empty if one can."""
+        """Why outputs cannot be compared; empty if one can."""
         outputs = self._outputs(self._first, self._task)
         if compared_names(outputs, self._noise):
             return ""
@@ -628,12 +626,12 @@ class StepRehearsal:
     def _notice(self, undisturbed: float) -> float:
         """Seconds of notice: as set, else the shortest of the pools' notices and a quarter of the undisturbed time.
 
-        A quarter of the time at work would be milliseconds where most of the time is imports, in which no rank can save.
+        A quarter of the time at work would be milliseconds for steps that mostly import, too short for a rank to save.
         """
         if self._settings.notice is not None:
             return self._settings.notice
         of_pools = [notice for _, notice in self._pool_notices() if notice > 0]
-        own = self._baseline.own_seconds or undisturbed  # each notice is stretched by the load at its time
+        own = self._baseline.own_seconds or undisturbed  # each notice is stretched by the current load
         return min([max(0.05, min(own, undisturbed) * _NOTICE_SHARE), *of_pools])
 
 
@@ -645,7 +643,7 @@ _same = partial(filecmp.cmp, shallow=False)
 
 
 def _results(outcomes: Sequence[PointOutcome], counts: SaveCounts) -> tuple[str, ...]:
-    """The files of the state that end differently after an interruption, and that no attempt reads: a user may read them."""
+    """The files of the state that differ after an interruption and that only a user may read."""
     twice = {each.repeated[0] for each in outcomes if each.repeated is not None}
     found = (pair for outcome in outcomes for pair in outcome.changed if pair[1] not in counts)
     return tuple(dict.fromkeys(str(Path(*pair)) for pair in found if str(Path(*pair)) not in twice))

@@ -2,11 +2,11 @@
 
 A dedicated thread traces the attempt's main process and all its descendants (ptrace(2)). The processes run at full speed except
 for the calls of :mod:`spotwright.local.supervisor.kernel`; each call that succeeds in a watched folder becomes a
-:class:`FileOperation`. At the operation that an injection waits for, every traced process is stopped until the backend has
-reclaimed the node or delivered the notice. So "inside a save" is exact, for any code and any size of save. The waits of the
-processes for a processor are measured too, so that a busy machine is not mistaken for a step that hangs.
+:class:`FileOperation`. At an injection's operation, every traced process is stopped until the backend has reclaimed the node or
+delivered the notice. So "inside a save" is exact for any code and size. The waits of the processes for a processor are measured
+too, so that a busy machine is not mistaken for a step that hangs.
 
-ptrace belongs to a thread: the thread that attaches must also wait and resume. No other thread may wait for a traced process,
+ptrace is bound to a thread: the one that attaches must also wait and resume. Other threads must not wait for a traced process,
 because each stop is reported once; the shim is its only parent here. Source: ptrace(2), seccomp(2).
 """
 
@@ -83,11 +83,11 @@ class _PendingCall:
 class SyscallTracer(threading.Thread):
     """Traces the attempt that is the child of a shim.
 
-    ``folders`` are the watched folders, each with the name of its area. ``must_hold`` is asked after every operation, in the
-    tracer's thread; if it answers yes, the attempt is stopped until :meth:`release`. ``failure`` says why the attempt could not
-    be traced: then it runs untraced, and its files are not known. ``on_begin`` is called in the tracer's thread, right before
-    the attempt's code begins. ``passes_on_sigterm``: the attempt's main process is Spotwright's, and only passes SIGTERM on.
-    Files below ``ignored`` are not stray files. :meth:`trace` returns the observations.
+    ``folders`` are the watched folders, each with the name of its area. ``must_hold`` is called after every operation, in the
+    tracer's thread; if true, the attempt is stopped until :meth:`release`. ``failure`` says why the attempt could not be
+    traced: then it runs untraced, and its files are unknown. ``on_begin`` is called in the tracer's thread, right before the
+    attempt's code begins. ``passes_on_sigterm``: the attempt's main process is Spotwright's, and only passes SIGTERM on. Files
+    below ``ignored`` are not stray files. :meth:`trace` returns the observations.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class SyscallTracer(threading.Thread):
     def run_delay(self) -> float:
         """Seconds in which the attempt waited for a processor, or for this thread, which works or waits for one itself.
 
-        Each look adds what the slowest thread has waited since the look before. The kernel forgets the waits of a process that
-        has ended, so there is a look at the end of each process.
+        Each sample adds the slowest thread's wait since the last one. The kernel forgets the waits of ended processes, so each
+        process is also sampled at its end.
         """
         with self._look:
             processes = process_tree(self._main) if self._main else ()
@@ -153,16 +153,16 @@ class SyscallTracer(threading.Thread):
 
     @property
     def cpu_seconds(self) -> float:
-        """Seconds that the attempt's processes have computed, with their children that have ended."""
+        """The computing time of the attempt's processes and their ended children, in seconds."""
         return sum(map(_computed, process_tree(self._main))) if self._main else 0.0
 
     def release(self, *, resume: bool) -> None:
-        """Resume a held attempt; without ``resume`` it stays stopped, because it is about to be killed."""
+        """Resume a held attempt; without ``resume`` it stays stopped until it is killed."""
         self._is_frozen = self._is_frozen or not resume
         self._released.set()
 
     def note_blocked_sigterm(self) -> None:
-        """Note the attempt's processes whose signal mask keeps SIGTERM from arriving. A later arrival replaces the note."""
+        """Note the attempt's processes that block SIGTERM by their mask. A later arrival replaces the note."""
         waiting = [self._main] if self._main else []
         while waiting:
             process = waiting.pop()
@@ -318,7 +318,7 @@ class SyscallTracer(threading.Thread):
             self._note_stray(pending.call, path)
 
     def _is_stray(self, path: str | None) -> bool:
-        """Whether a path is a file that the attempt writes itself, outside the folders that a rehearsal knows."""
+        """Whether a path is a file of the attempt's outside the folders that a rehearsal knows."""
         return path is not None and path.startswith("/") and not path.startswith(self._ignored) and _CACHE not in path
 
     def _note_stray(self, call: FileCall, path: str) -> None:
@@ -343,7 +343,7 @@ class SyscallTracer(threading.Thread):
             return
         if self._main and _is_served_by(self._main, host.strip("[]"), port):
             self._own_peers.add(peer)
-            self._connections.pop(peer, None)  # noted when it did not listen yet
+            self._connections.pop(peer, None)  # noted before it listened
         elif len(self._connections) < _MAX_STRAY_FILES:
             self._connections[peer] = None
 
@@ -353,7 +353,7 @@ class SyscallTracer(threading.Thread):
         """Record an operation, and hold the attempt if requested; return whether the attempt continues."""
         operation = FileOperation(call, area, path, time.monotonic() - self._began, source, truncates, appends)
         self.operations.append(operation)
-        if self._is_frozen:  # another process of the attempt is being killed where it stands
+        if self._is_frozen:  # another process of the attempt is being killed
             return False
         self._released.clear()
         if self._must_hold(operation):

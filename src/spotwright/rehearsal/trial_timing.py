@@ -12,10 +12,10 @@ __all__ = ["BUSY_LIMIT_FACTOR", "LIMIT_FACTOR", "LIMIT_SECONDS", "TrialTiming"]
 
 
 LIMIT_FACTOR, LIMIT_SECONDS = 2.0, 5.0
-"""An attempt that is left alone may take this many times the undisturbed time, plus these seconds and its waits for a
-processor. The docs pages name both."""
+"""The limit of an attempt that is left alone: times the undisturbed time, plus these seconds and its waits for a processor. The
+docs pages name both."""
 BUSY_LIMIT_FACTOR = 10.0
-"""In place of :data:`LIMIT_FACTOR` where the attempt waited for a processor all that time."""
+"""Replaces :data:`LIMIT_FACTOR` if the attempt waited for a processor all that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TrialTiming:
 
     @property
     def work(self) -> WorkPhase:
-        """When the undisturbed step is at work; all of its time if that is not known."""
+        """The undisturbed step's work phase; all of its time if unknown."""
         return self.phase if self.phase is not None else WorkPhase(0.0, self.undisturbed)
 
     def before_end(self, share: float) -> float:
@@ -51,8 +51,8 @@ class TrialTiming:
     def environment(self) -> dict[str, str]:
         """Variables for code that adapts its saves: one node is reclaimed while it is at work, possibly without notice.
 
-        If the rate covered all of the time, no save would pay in a training that imports for ten seconds and works for one. The
-        work of a rehearsal is short and a busy machine makes saves slow: where they do not pay either, each life still has some.
+        A rate over all of the time would make saves not pay in a training that imports for ten seconds and works for one. A
+        rehearsal's work is short and a busy machine slows saves: even if they do not pay, each life has some.
         """
         if not self.undisturbed:
             return {}

@@ -1,4 +1,4 @@
-"""Trial runs: each executes a single task of the pipeline, and interrupts it as an injection point says.
+"""Trial runs: each executes a single task of the pipeline and interrupts it at an injection point.
 
 Every trial is an ordinary run with journal, attempts and logs, so ``spotwright show`` and ``logs`` work on it. All other tasks
 get their results from the undisturbed run, as facts that hold from the trial's start. Simulated nodes boot immediately, and
@@ -107,7 +107,7 @@ class TrialRun:
 
     @property
     def save_counts(self) -> tuple[int, ...]:
-        """How many operations on saves each traced attempt of the trial's task made."""
+        """The number of operations on saves of each traced attempt of the trial's task."""
         return tuple(sum(map(is_save, operations)) for operations in self.operations)
 
     @property
@@ -136,10 +136,9 @@ class TrialRun:
 class TrialRunner:
     """Runs the trials of a pipeline with its arguments and pools.
 
-    ``prepare`` readies an attempt's folders and returns the ones to watch. ``collect`` receives each run that has ended and the
-    task that the run was for, if it executed it. ``readable`` are paths of this machine that attempts read.
-    ``passes_on_sigterm``: an attempt's main process is Spotwright's, and only passes SIGTERM on. ``ranks``: how many ranks the
-    step has.
+    ``prepare`` readies an attempt's folders and returns the ones to watch. ``collect`` receives each ended run and its task, if
+    that was executed. ``readable`` are paths of this machine that attempts read. ``passes_on_sigterm``: an attempt's main
+    process is Spotwright's, and only passes SIGTERM on. ``ranks``: the number of the step's ranks.
     """
 
     def __init__(
@@ -317,8 +316,8 @@ def _result(task: TaskState) -> dict[str, Any]:
 def _facts_beside(state: RunState, task: str, undisturbed: TrialRun) -> list[Event]:
     """The results of the undisturbed run beside the task, as facts in the order in which they became known there.
 
-    Pipelines around the task are unfolded. Every task beside it or beside one of these pipelines has its result; the inner
-    tasks of such a neighbour do not matter.
+    Pipelines around the task are unfolded. Every task beside it or beside one of these pipelines has its result; a neighbour's
+    inner tasks do not matter.
     """
     facts: list[Event] = []
     for event in undisturbed.graph_events:
@@ -353,7 +352,7 @@ def _tasks_not_needed(plan: Plan, task: str | None) -> list[str]:
 
 
 def _facts_to_skip(state: RunState, not_needed: Sequence[str]) -> list[Event]:
-    """Facts that make tasks count as done without being executed; no other task reads their results."""
+    """Facts that mark tasks as done without an execution; other tasks do not read their results."""
     if not not_needed:
         return []
     return [TasksUnfolded(state.last_at), *(_cached(state, path, {}) for path in not_needed)]

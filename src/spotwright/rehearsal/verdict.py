@@ -7,9 +7,9 @@ is safe, and its lives decide whether it resumes (:mod:`spotwright.rehearsal.liv
 lives long enough to do all of the work, *resumes only with a notice* if it does so only where each interruption had one, *goes
 back* if its lives keep a part but get no further, and *starts over* if they keep no work.
 
-What a step saves and loads explains a verdict, but never makes the step resume. An attempt that loads an older save than the
-newest whole one makes it *go back*. A step whose lives end and that redoes more than three quarters of the interrupted work
-is *undecided*.
+Saves and loads explain a verdict, but are never evidence that the step resumes. An attempt that loads an older save than the
+newest whole one makes it *go back*. A step whose lives end and that redoes more than three quarters of the interrupted work is
+*undecided*.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 
 MIN_INTERRUPTED = 3
-"""The minimum of trials that must be interrupted after the first step of the work."""
+"""The minimum number of trials that are interrupted after the first step of the work."""
 
 _SHORTEST_WORK = 0.1
 """Seconds of work, without waits for a processor, that can be interrupted in parts: starting a process takes about as long."""
@@ -110,7 +110,7 @@ MIN_KEPT_SHARE = 0.25
 
 
 class Verdict(StrEnum):
-    """What to expect of a step when its node is reclaimed."""
+    """The expected behaviour of a step when its node is reclaimed."""
 
     RESUMES = "safe and resumes"
     RESUMES_WITH_NOTICE = "safe and resumes only with a notice"
@@ -225,7 +225,7 @@ class StepReport:
 
     @property
     def gets_further(self) -> bool | None:
-        """Whether the step keeps its work through more than one interruption without notice; ``None``: not known."""
+        """Whether the step keeps its work through more than one interruption without notice; ``None``: unknown."""
         return resumes([lives for lives in self.lives if not lives.notice])
 
     @property
@@ -236,7 +236,7 @@ class StepReport:
 
     @property
     def _contradiction(self) -> str:
-        """Why a step whose lives end may not resume all the same; empty without such evidence."""
+        """Why a step whose lives end may still not resume; empty without such evidence."""
         if self.redone_share is None or self.redone_share <= 1.0 - MIN_KEPT_SHARE:
             return ""
         return (
@@ -269,7 +269,7 @@ class StepReport:
 
     @property
     def answers_to_sigterm(self) -> frozenset[OnSigterm]:
-        """What the processes of attempts that outlived their notice did with SIGTERM."""
+        """The reactions to SIGTERM of processes that outlived their notice."""
         return frozenset(answer for outcome in self.outcomes for answer in _answers(outcome))
 
     @property
@@ -350,9 +350,9 @@ _LONG = 0.5  # of the work: a longer life holds most of it, together with the no
 def _ends_after_notices(outcome: PointOutcome, *, is_stuck: bool) -> bool:
     """Whether a step ended within lives with a notice, and its last attempt did not redo the work within its notice.
 
-    The notice helped if it ended attempts. Attempts that ran until they were killed perhaps just had longer lives: that is so if
-    the step goes back to the same save each time without notice (``is_stuck``), and if most of the work fits into a life and
-    the step does not handle SIGTERM.
+    The notice helped if it ended attempts. Attempts that ran until they were killed may just have had longer lives: if the step
+    goes back to the same save each time without notice (``is_stuck``), or most of the work fits into a life and the step does
+    not handle SIGTERM.
     """
     lives, trial = outcome.lives, outcome.trial
     if lives is None or trial is None or not (lives.notice and lives.is_ended and lives.has_loaded):
@@ -364,7 +364,7 @@ def _ends_after_notices(outcome: PointOutcome, *, is_stuck: bool) -> bool:
 
 
 def _lacks_lives(outcomes: Iterable[PointOutcome]) -> bool:
-    """Whether the budget had no room for lives that decide whether a step that saves rarely resumes."""
+    """Whether the budget lacked room for the lives that decide whether a step that saves rarely resumes."""
     return any(
         outcome.trial is None and outcome.point.kind is InjectionKind.LIVES and not outcome.point.injections[0].notice
         for outcome in outcomes
@@ -377,5 +377,5 @@ def _is_older(outcome: PointOutcome, resume: Resume) -> bool:
 
 
 def _is_cut_short(outcome: PointOutcome) -> bool:
-    """Whether the node was reclaimed inside the save that followed the notice: then the notice had no effect."""
+    """Whether the node was reclaimed inside the save after the notice: then the notice had no effect."""
     return outcome.trial is not None and any(result.in_save for result in outcome.trial.injected)

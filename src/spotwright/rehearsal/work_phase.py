@@ -1,8 +1,8 @@
-"""When a step is at work: between its first step and its last, as its undisturbed execution shows it.
+"""The work phase of a step: from its first step of work to its last, by its undisturbed execution.
 
-A training imports and loads for seconds or minutes before its first step. An interruption then costs no work, so it does not
-show whether the step resumes. Three signals show when the work begins, the best first: the progress that the step reports; the
-files that it writes; and the rate at which it reads files, which falls after the imports.
+A training imports and loads for seconds or minutes before its first step. An interruption before that costs no work, so it does
+not show whether the step resumes. Three signals show when the work begins, the best first: the progress that the step reports;
+the files that it writes; and the rate at which it reads files, which falls after the imports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ReadSampler", "SeenBy", "WorkPhase", "falls", "work_phase"]
 
 
 class SeenBy(StrEnum):
-    """What showed when the work begins."""
+    """The evidence for the begin of the work."""
 
     PROGRESS = "its progress"
     SAVES = "its saves"
@@ -63,7 +63,7 @@ class WorkPhase:
 _LATE, _LATEST = (
     0.6,
     0.95,
-)  # of the step: a first save that comes so late may come long after the first step, or at the end
+)  # of the step: a first save this late may be long after the first step, or at the end
 _PAUSE = 0.02  # seconds between two writes that belong together
 _FEWEST_MOMENTS = 4  # of writes to outputs: the first precedes the work, such as a table's header
 _FEWEST_READS = 200
@@ -71,7 +71,7 @@ _FALL = 4.0  # times fewer reads in a second than before
 
 
 def work_phase(trace: AttemptTrace, seconds: float) -> WorkPhase:
-    """When a step that takes so many seconds is at work, from the trace of its undisturbed execution."""
+    """The work phase of a step that takes this many seconds, from the trace of its undisturbed execution."""
     saves_at = tuple(each.at for each in trace.operations if each.area == SAVES)
     if len(trace.progress_at) > 1:
         return WorkPhase(trace.progress_at[0], trace.progress_at[-1], SeenBy.PROGRESS, saves_at)
@@ -98,7 +98,7 @@ def _moments(operations: Sequence[FileOperation], area: str) -> Iterator[float]:
 
 
 def reads_fall(reads: Sequence[tuple[float, int]], seconds: float) -> float:
-    """The moment after which a step reads much less, from samples of how often it had read; 0 if there is none.
+    """The moment after which a step reads much less, from samples of its reads so far; 0 without one.
 
     It is where the curve of the reads is farthest above the straight line from its beginning to its end.
     """
@@ -106,7 +106,7 @@ def reads_fall(reads: Sequence[tuple[float, int]], seconds: float) -> float:
 
 
 def falls(samples: Sequence[tuple[float, float]], seconds: float) -> float:
-    """The moment after which a step uses much less, from samples of what it had used; 0 if there is none."""
+    """The moment after which a step uses much less, from samples of its use so far; 0 without one."""
     samples = [(at, count) for at, count in samples if at <= seconds]
     if len(samples) < _FEWEST_MOMENTS or samples[-1][1] <= 0 or seconds <= 0:
         return 0.0
@@ -123,12 +123,12 @@ _INTERVAL = 0.05  # seconds, at first
 
 
 class ReadSampler(threading.Thread):
-    """Samples how often the processes of an attempt have read, from its beginning to :meth:`finish`.
+    """Sample the number of reads of an attempt's processes, from its beginning to :meth:`finish`.
 
     ``main`` returns the attempt's main process; 0: it has not begun. The interval doubles when there are many samples.
-    ``run_delay`` returns how many seconds the attempt has waited for a processor, with ``waited`` as its maximum, and
-    ``cpu_seconds`` how long it has computed: ``used`` has samples of both. With ``looks_for_ranks`` it also collects the
-    ``ranks`` of the attempt's processes.
+    ``run_delay`` returns the attempt's seconds of waiting for a processor, with ``waited`` as its maximum, and ``cpu_seconds``
+    its computing time: ``used`` has samples of both. With ``looks_for_ranks`` it also collects the ``ranks`` of the attempt's
+    processes.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The files that an attempt of a rehearsed step starts with, and the outputs that it leaves: for a task, or a command.
+"""The initial files and the outputs of a rehearsed step's attempts, for a task or a command.
 
 On a cluster an attempt begins in a fresh container. So each attempt of a command begins in a fresh copy of the working folder,
-without the changes of earlier attempts, except in *kept* paths: they stand for volumes to which the command writes. A task has
+without the changes of earlier attempts, except in *kept* paths, which represent volumes. A task has
 an empty folder anyway. Both have the folder of ``SPOTWRIGHT_CHECKPOINT``. Persistent volume claims are folders here.
 """
 
@@ -30,7 +30,7 @@ STANDARD_OUTPUT = "standard output"
 
 
 class PvcFolders:
-    """The claims of every task that is rehearsed, with their initial content below ``folder``."""
+    """The claims of every rehearsed task, with their initial content below ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -89,7 +89,7 @@ class Workspace(Protocol):
 
     @property
     def readable(self) -> Sequence[str]:
-        """Paths of this machine that attempts read although they lie below private folders."""
+        """Paths of this machine below private folders that attempts may read."""
 
     @property
     def passes_on_sigterm(self) -> bool:
@@ -108,7 +108,7 @@ class Workspace(Protocol):
         """The task's outputs at the end of a trial: values, and ``Path`` for files and folders."""
 
     def states(self, trial: TrialRun, task: str) -> Iterator[tuple[str, Path]]:
-        """The files and folders that outlive an attempt and are not outputs, after a trial: their names, and where they are."""
+        """The persistent files and folders other than outputs, after a trial: their names and paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def _named_outputs(names: Sequence[str], kept: Mapping[str, Path]) -> dict[str, 
 
 
 def _file_versions(folder: Path) -> dict[str, str]:
-    """The files below a folder, each with a text that changes when the file is written to."""
+    """The files below a folder, each with a string that changes on each write."""
     versions = {}
     for here, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _NOT_COPIED]

@@ -1,8 +1,7 @@
 """The Python API: ``run = spot.run(my_pipeline, ...)`` in scripts and notebooks, with the engine of the command line.
 
-The engine runs in a separate process (:mod:`spotwright.runs.engine_process`), so that a notebook keeps its memory, its
-threads and its Ctrl-C, and a run goes on when its kernel dies. :class:`Run` reads the journal, so it is the same for runs that
-were started elsewhere.
+The engine runs in a separate process (:mod:`spotwright.runs.engine_process`), so that a notebook keeps its memory, threads and
+Ctrl-C, and a run survives its kernel. :class:`Run` reads the journal, so it also works for runs that were started elsewhere.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Run:
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The outputs of the pipeline. If it declares none: ``task.output`` of the tasks that no other task follows."""
+        """The outputs of the pipeline. If it declares none: ``task.output`` of its last tasks."""
         with self._look() as reader:
             return run_outputs(reader.state)
 
@@ -81,7 +80,7 @@ class Run:
         return "".join(f"{log.heading}\n{log.text()}" for log in logs)
 
     def report(self) -> Report:
-        """The cost of the run, the waste, and the savings by spot: text when printed, a table in a notebook, ``json()``."""
+        """The cost of the run, the waste, and the savings of spot: text when printed, a table in a notebook, ``json()``."""
         return Report(self.account(), self.name)
 
     def account(self) -> Account:
@@ -113,7 +112,7 @@ class Run:
     def resume(self, *, as_compiled: bool = False, progress: bool = True) -> Run:
         """Resume after a stop, a crash or a failure, with the present code of the pipeline, and wait for the end.
 
-        ``as_compiled`` does not read the files of the pipeline and the configuration again.
+        ``as_compiled`` does not reread the files of the pipeline and the configuration.
         """
         state = str(self._folder.path.parent.parent)
         request = {"resume": self.name, "as_compiled": as_compiled, "state": state, "progress": progress}
@@ -167,18 +166,16 @@ def run(  # noqa: PLR0913 (each is a separate option)
     """Run a pipeline on this machine and return its :class:`Run`.
 
     ``pipeline`` is a function with ``@dsl.pipeline``, or the path of a .py or compiled YAML file. ``arguments`` are values of
-    the declared types, or ``"@env:VAR"`` and ``"@file:PATH"``, which keep the value out of every record; of an artifact its path
-    or address as a text, or a mapping with ``uri`` and ``metadata``. ``interrupt_every`` is a duration (``"20s"``, or seconds).
-    ``config`` is the path of a ``spotwright.yaml`` or a mapping in its shape; by default the nearest file counts, from the
-    pipeline's folder up to the root of the repository. ``policy`` holds for every task, in the shape of ``policy.default``.
-    ``cache`` says whether earlier results are reused: ``True`` or ``"on"``, ``False`` or ``"off"``, or ``"auto"``: unless nodes
-    are interrupted.
-    ``containers`` says what container components run in: ``"podman"``, ``"docker"``, the first of them that answers
-    (``"auto"``), or ``"host"``: as processes of this machine. ``state`` is the state folder: by default ``.spotwright`` in the
-    current folder, else the nearest one above it. With ``wait=False`` the call returns once the run has begun.
+    the declared types, or ``"@env:VAR"`` and ``"@file:PATH"``, which keep the value out of every record; for an artifact a path
+    or address, or a mapping with ``uri`` and ``metadata``. ``interrupt_every`` is a duration (``"20s"``, or seconds).
+    ``config`` is the path of a ``spotwright.yaml`` or a mapping in its shape; by default the nearest file, from the pipeline's
+    folder up to the root of the repository. ``policy`` applies to every task, in the shape of ``policy.default``. ``cache``
+    says whether earlier results are reused: ``True`` or ``"on"``, ``False`` or ``"off"``, or ``"auto"``: unless nodes are
+    interrupted. ``containers`` is the runtime of container components: ``"podman"``, ``"docker"``, the first of them that
+    answers (``"auto"``), or ``"host"``: processes of this machine. ``state`` is the state folder: by default ``.spotwright`` in
+    the current folder, else the nearest one above it. With ``wait=False`` the call returns once the run has begun.
 
-    Raises :class:`InputError` for anything wrong before the run begins. A failing run does not raise: look at
-    :attr:`Run.status`.
+    Raises :class:`InputError` for any fault before the run begins. A failing run does not raise: check :attr:`Run.status`.
     """
     state = nearest_state() if state is None else Path(state)
     if isinstance(pipeline, str | Path) and is_script(Path(pipeline)):

@@ -1,8 +1,8 @@
-"""The link from runs to the body that executes them: this machine. No other module of the package imports the local body.
+"""The link from runs to the local backend, which no other module of the package imports.
 
-Reading a run needs a body only to ask whether its engine is alive. So everything of the local body is imported when it is used; a
-test holds that listing and showing runs import none of it. The engine too is imported by annotations alone: the command line uses
-this module to start a run's fork server, which boots while the engine is being imported.
+Reading a run needs the backend only to check whether its engine is alive. So the local backend is imported on use; a test
+ensures that listing and showing runs do not import it. The engine is imported only for annotations: the command line uses this
+module to start a run's fork server, which boots while the engine is being imported.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _ENVIRONMENT = re.compile("[0-9a-f]{32}")
-"""The names that the local body gives to environments."""
+"""The local backend's names of environments."""
 
 REQUEST_SIGNAL = getattr(signal, "SIGUSR1", None)
 """The signal to an engine after a request was written to its journal; ``None`` on platforms without an engine."""
@@ -72,7 +72,7 @@ def require_platform() -> None:
 
 
 def require_lasting(folder: Path) -> None:
-    """Raise :class:`InputError` for a folder of which each attempt has a separate layer: a script's files there are lost."""
+    """Raise :class:`InputError` for a folder that is private to each attempt: a script's files there are lost."""
     from spotwright.errors import InputError
     from spotwright.local.supervisor.private_folders import private_folders
 
@@ -110,10 +110,10 @@ def is_alive(holder: Holder) -> bool:
 
 
 def wake(journal: Path, holder: Holder) -> bool:
-    """Wake the engine of this journal, so that it reads its requests. Returns whether the holder of the lease is it.
+    """Wake the engine of this journal to read its requests. Returns whether the lease's holder is that engine.
 
-    The journal names the holder, and may come from a stranger. So the kernel must say that this process has the journal open for
-    writing, and that it handles the signal.
+    The journal, which names the holder, may be untrusted. So the kernel must confirm that this process has the journal open for
+    writing and handles the signal.
     """
     descriptor = _open(holder)
     if descriptor is None or REQUEST_SIGNAL is None:
@@ -154,11 +154,11 @@ class CachedEnvironment(NamedTuple):
 
     path: Path
     used_at: float
-    in_use: bool  # a process of it is alive, or it is being built
+    in_use: bool  # one of its processes is alive, or it is being built
 
 
 def environments_folder() -> Path:
-    """The cache of Python environments for ``packages_to_install``, which all projects of this user share."""
+    """The cache of Python environments for ``packages_to_install``, shared by all projects of this user."""
     from spotwright.local.python_envs import cache_folder
 
     return cache_folder()
@@ -200,7 +200,7 @@ def read_secrets(plan: Plan, arguments: Mapping[str, Any]) -> HostResources:
 
 
 def read_secrets_again(plan: Plan, given: Mapping[str, Any], *, textual: bool) -> HostResources:
-    """The same as :func:`read_secrets`, from arguments as the journal keeps them."""
+    """The same as :func:`read_secrets`, from the journal's form of arguments."""
     from spotwright.local import preflight
 
     return preflight.read_secrets_again(plan, given, textual=textual)

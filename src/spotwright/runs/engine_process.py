@@ -1,7 +1,7 @@
-"""The engine's process behind the Python API: reads a request from standard input and answers with JSON lines.
+"""The engine's process behind the Python API, which reads a request from standard input and answers with JSON lines.
 
 Lines are ``{"run": NAME}`` once the run has begun, ``{"line": TEXT}`` for progress if the request asks for it, and
-``{"error": TEXT, "kind": KIND}`` for an error before the run began. The run goes on if its reader ends.
+``{"error": TEXT, "kind": KIND}`` for an error before the run began. The run survives its reader.
 """
 
 from __future__ import annotations

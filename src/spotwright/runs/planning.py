@@ -1,10 +1,10 @@
-"""Plans a run: the graph of a compiled pipeline or of pod templates on the pools of a configuration, with its arguments bound.
+"""Plan a run: the graph of a compiled pipeline or of pod templates on a configuration's pools, with its arguments bound.
 
-Planning reads only the files that the user named: it needs no container runtime, no secret and no mount. The next step checks
+Planning reads only the user's files: it needs no container runtime, secret or mount. The next step checks
 that this machine can run the plan (:mod:`spotwright.local.preflight`).
 
-A run with a deadline begins with whether it can be met at all, and with what earlier runs have seen of its pools. The content
-of components that are loaded from addresses with a commit is compared from run to run.
+Before a run with a deadline, its feasibility is checked, with the observations of earlier runs on its pools. Components from
+addresses with a commit are compared from run to run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 
 
 class PlannedRun(NamedTuple):
-    """A run that is planned. ``arguments`` have their declared types; references to secrets among them are not resolved.
+    """A planned run. ``arguments`` have their declared types; references to secrets among them are not resolved.
 
     ``notes`` are for the user.
     """
@@ -68,7 +68,7 @@ class PlannedRun(NamedTuple):
 def plan_run(
     source: Compiled | PodSource, options: PlanOptions, *, partly: bool = False, real_nodes: bool = False
 ) -> PlannedRun:
-    """Plan every task and bind the arguments; ``partly``: arguments may be missing, because the plan will not be run.
+    """Plan every task and bind the arguments; ``partly``: arguments may be missing, for a plan that is not run.
 
     ``real_nodes``: the run uses nodes of a cluster, which cost money, instead of simulated ones.
 
@@ -110,7 +110,7 @@ def source_file(source: Compiled | PodSource) -> Path | None:
 
 
 def check_plan(stored: StoredPlan) -> tuple[str, ...]:
-    """Call :meth:`Plan.check`, and add the task's place in its source to errors: the plan itself knows no files."""
+    """Call :meth:`Plan.check`, and add the task's place in its source to errors, because plans do not know files."""
     try:
         return stored.plan.check()
     except PipelineError as error:
@@ -156,12 +156,12 @@ def _read_pins(file: Path) -> dict[str, str]:
     return pins
 
 
-_RUNS = 50  # the newest runs whose counts are looked for
-_LARGEST = 20_000_000  # bytes of a journal that is searched for them
+_RUNS = 50  # the newest runs that are searched for counts
+_LARGEST = 20_000_000  # bytes of a journal that is searched
 
 
 def deadline_notes(plan: Plan, now: float, time_scale: float = 1.0) -> Iterator[str]:
-    """What to say before a run with a deadline begins: that it cannot be met, and which tasks have no ``expected_duration``."""
+    """Notes before a run with a deadline: that it is infeasible, and which tasks lack ``expected_duration``."""
     worst: tuple[float, str, float] | None = None
     silent: list[str] = []
     starts: dict[str, float] = {}
@@ -191,7 +191,7 @@ def deadline_notes(plan: Plan, now: float, time_scale: float = 1.0) -> Iterator[
 
 
 def known_market(folder: StateFolder, plan: Plan, own: str, at: float) -> MarketKnown | None:
-    """The counts that the newest runs of a state folder, without the run ``own``, have for the pools of a plan."""
+    """The counts of the newest runs of a state folder, except ``own``, for the pools of a plan."""
     if not _has_deadline(plan):
         return None
     kinds = {name: _kind(pool) for name, pool in plan.config.pools.items()}
@@ -230,13 +230,13 @@ def keep_sightings(journal: Journal, state: RunState, at: float) -> None:
 
 
 def _counted(file: Path) -> MarketKnown | None:
-    """The last row of counts in a journal, if its run wrote one at its end; ``None`` for a journal that cannot be read."""
+    """The last row of counts in a journal, if its run wrote one at its end; ``None`` for an unreadable journal."""
     try:
         if file.stat().st_size > _LARGEST:
             return None
         with closing(Journal.read(file)) as journal:
             event = journal.last(MarketKnown.kind)
-    except (OSError, StateError):  # a run that is being deleted, or of another version: its counts are not needed
+    except (OSError, StateError):  # a run that is being deleted, or of another version
         return None
     return event if isinstance(event, MarketKnown) and event.own else None
 
@@ -258,5 +258,5 @@ def _after(deadline: Deadline, now: float) -> float:
 
 
 def _kind(pool: Pool) -> str:
-    """What makes a pool the same pool for its supply."""
+    """The identity of a pool's supply."""
     return repr((pool.provider, pool.machine, pool.zones, pool.region, pool.max_lifetime, tuple(pool.simulate)))

@@ -1,9 +1,8 @@
 """Choose and delete the items of ``spotwright prune``: runs, rehearsals, checkpoints, cached results, Python environments.
 
-Items that were not used for a while are deleted. Runs that the user names and everything in progress stay, and so do runs whose
-results are still used: by a run that stays (from the cache, or as files among its inputs or outputs), or by a cached result of
-another run. So a run that stays can be resumed. A cached result is valid only while its files exist, so it is deleted together
-with the run that holds them.
+Items unused for a while are deleted. Runs that the user names and everything in progress stay, and so do runs whose results are
+still used: by a kept run (from the cache, or as files among its inputs or outputs), or by a cached result of another run. So a
+kept run can be resumed. A cached result needs its files, so it is deleted together with the run that holds them.
 
 Volumes (``pvc://NAME``) are the user's data and are never deleted.
 """
@@ -34,12 +33,12 @@ __all__ = ["DEFAULT_AGE", "PruneOptions", "delete", "take_stock"]
 
 
 DEFAULT_AGE = 30 * 86400.0
-"""Seconds without use after which items are deleted, unless the user gives another age."""
+"""The default seconds without use after which items are deleted."""
 
-_CHECKPOINT_AGE = 86400.0  # no resume needs the checkpoints of a run that has succeeded
+_CHECKPOINT_AGE = 86400.0  # checkpoints of a succeeded run are not needed
 _BEGINNING = 3600.0  # a folder without a journal may be a run that begins; after an hour, its process was killed
 _JUST_USED = 600.0  # an engine that looked up an environment may start its interpreter soon
-_RUN_FILE = re.compile(r"/runs(?=/([\w.-]+))")  # the name is looked ahead at, because it may be "runs" itself
+_RUN_FILE = re.compile(r"/runs(?=/([\w.-]+))")  # a lookahead for the name, which may be "runs" itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,8 @@ class PruneOptions:
 
     - ``keep``: the names of runs that stay, with their checkpoints;
 
-    - ``keep_last``: how many of the newest runs stay; ``None``: not given. Given without ``older_than``, all other runs are
-    deleted whatever their age, and other items at their default ages.
+    - ``keep_last``: the number of newest runs that stay; ``None``: not given. Given without ``older_than``, all other runs are
+      deleted at any age, and other items at their default ages.
     """
 
     older_than: float | None = None
@@ -81,7 +80,7 @@ class PruneOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run with the facts that decide whether it stays. ``uses`` names the runs whose results it has."""
+    """A run with the facts for its deletion. ``uses`` names the runs whose results it has."""
 
     item: Item
     folder: RunFolder
@@ -91,7 +90,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A cached result. ``run`` is the run that stored it, ``holders`` are the runs that its files lie in."""
+    """A cached result. ``run`` is the run that stored it, ``holders`` are the runs with its files."""
 
     item: Item
     run: str = ""
@@ -109,7 +108,7 @@ class _Stock:
     in_use: frozenset[Path]  # folders of runs with a live process
 
     def recent(self, used_at: float, age: float) -> str:
-        """The reason to keep something that was used less than this age ago; empty where it was not."""
+        """The reason to keep something used more recently than this age; else empty."""
         return f"used in the last {age_text(age)}" if self.now - used_at < age else ""
 
     def is_in_use(self, folder: Path) -> bool:
@@ -124,7 +123,7 @@ class _Stock:
     def runs_named_in(self, *values: Any) -> frozenset[str]:
         """The runs of this state folder whose files are named anywhere in these JSON values.
 
-        A user may name the state folder through links, such as a home folder's, that the path of this process does not have.
+        Users may name the state folder through other links, such as a home folder's, than this process.
         """
         folder = (self.state.path / "runs").absolute()
         roots = (str(folder), str(folder.resolve()))
@@ -141,7 +140,7 @@ class _Stock:
 
 
 def take_stock(state: StateFolder, options: PruneOptions, now: float | None = None) -> list[Item]:
-    """Everything that takes space. Each item has the reason why it stays; an item without one can be deleted."""
+    """Everything that takes space. Items without a reason to stay can be deleted."""
     now = time.time() if now is None else now
     stock = _Stock(state, options, now, Trash(state.path), bodies.run_folders_in_use())
     results = [_result(stock, path) for path in stock.entries(state.cache) if path.suffix == ".json"]
@@ -162,7 +161,7 @@ def take_stock(state: StateFolder, options: PruneOptions, now: float | None = No
 
 
 def _runs(stock: _Stock) -> list[_Run]:
-    """The runs, oldest first; whether other runs use their results does not count yet."""
+    """The runs, oldest first, without regard to uses of their results."""
     if stock.trash.refusal(stock.state.path / "runs"):
         return []
     folders = stock.state.runs()
@@ -202,14 +201,14 @@ def _why_kept(stock: _Stock, reader: RunReader, *, is_newest: bool) -> str:
 
 def _used_by(stock: _Stock, state: RunState) -> frozenset[str]:
     """The runs whose results a run has: from the cache, or as files among its arguments and artifacts."""
-    # retired: after a resume, iterations of a loop that are not open yet take over what they had
+    # retired: after a resume, unopened iterations of a loop may reuse their results
     tasks = [*state.tasks.values(), *state.retired.values()]
     cached = frozenset(task.cached_from[0] for task in tasks if task.cached_from is not None)
     return cached | stock.runs_named_in(state.meta.arguments, [task.artifacts for task in tasks])
 
 
 def _keep_used(runs: Sequence[_Run], results: Iterable[_Result]) -> list[_Run]:
-    """The runs. Runs whose results are used by runs or cached results that stay are kept as well."""
+    """The runs, keeping also those whose results are used by kept runs or cached results."""
     runs, results = list(runs), list(results)
     while True:
         kept = {run.folder.name for run in runs if run.item.kept}
@@ -292,7 +291,7 @@ def _linked(stock: _Stock) -> Iterator[Item]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value; other objects in it, such as references to secrets, count as their text."""
+    """Every string in a JSON value; other objects in it, such as references to secrets, count as strings."""
     waiting = [value]
     while waiting:
         here = waiting.pop()
@@ -309,7 +308,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _is_same_folder(path: str, folder: Path) -> bool:
     try:
         return folder.samefile(path)
-    except (OSError, ValueError):  # no folder, or no path at all
+    except (OSError, ValueError):  # not a folder, or not a path
         return False
 
 
@@ -328,7 +327,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 def delete(state: StateFolder, items: Iterable[Item]) -> Iterator[tuple[Item, str]]:
     """Delete the items without a reason to stay. Yields each with the reason if it could not be deleted, else an empty string.
 
-    Changes since the items were listed count: a run that was resumed meanwhile stays.
+    Later changes count: a run that was resumed meanwhile stays.
     """
     own, environments = Trash(state.path), Trash(bodies.environments_folder())
     for item in items:
@@ -365,7 +364,7 @@ def _delete_item(item: Item, trash: Trash) -> None:
 
 
 def _hold(folder: RunFolder) -> Journal:
-    """Take the lease of a run, so that no engine takes it up. Raises :class:`StateError` while another process holds it."""
+    """Take the lease of a run against engines. Raises :class:`StateError` while another process holds it."""
     journal = Journal.open(folder.journal)
     try:
         journal.take(bodies.this_process(), bodies.is_alive)

@@ -1,11 +1,11 @@
-"""Resumes a run after a crash, a stop or a failure, also with changed code, and cancels a run.
+"""Resume a run after a crash, a stop or a failure, also with changed code, and cancel runs.
 
 The lease is acquired first, which fences the earlier engine. Then every attempt that may still be alive is settled: its exit
 record counts if it exists, otherwise it is ended and lost. Only then new attempts start. If the run had failed, its unfinished
 tasks run again with fresh budgets. If the pipeline or the configuration has changed, the run gets a new version of its plan, and
 tasks whose code has changed run again together with their downstream tasks.
 
-An engine that drives a run cancels it when asked; the attempts that a dead engine has left are ended here.
+A living engine cancels its run on request; the attempts of a dead engine are ended here.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """The last state of a resumed run; ``nothing_to_do`` if it had succeeded already."""
+    """The last state of a resumed run; ``nothing_to_do`` if it had already succeeded."""
 
     state: RunState
     nothing_to_do: bool = False
@@ -69,9 +69,9 @@ def resume(
     *,
     reread: bool = True,
 ) -> Resumption:
-    """Take up a run and drive it to its end.
+    """Resume a run and drive it to its end.
 
-    ``hooks`` are a fork server that was started already. ``reread``: use the pipeline and configuration files as they are now.
+    ``hooks`` are an early fork server. ``reread``: use the present pipeline and configuration files.
     Raises :class:`RunBusy` while another engine drives the run.
     """
     if folder.kfp.exists():
@@ -89,7 +89,7 @@ def resume(
         if state.status is RunStatus.SUCCEEDED and newer is None:
             return Resumption(state, nothing_to_do=True)
         stored = newer or current
-        # before anything is changed
+        # before any change
         host = bodies.check_machine(stored, _resources(state, stored), state.meta.containers)
         with opened(folder, journal, state, stored, host, hooks) as (world, clock):
             had_failed = frozenset(state.failed)
@@ -136,7 +136,7 @@ def _reset(
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str]:
-    """The parameters of the pipeline whose value has changed, because their default or their type has."""
+    """The parameters of the pipeline whose value has changed through their default or type."""
     return frozenset(name for name in now if name not in before or before[name] != now[name])
 
 
@@ -164,10 +164,10 @@ def _check_pins(folder: RunFolder, source: Compiled | PodSource, say: Say) -> No
 
 
 def _source_now(compiled: Compiled | PodSource, say: Say) -> Compiled | PodSource:
-    """The pipeline compiled from its source again, or the stored one if none of its files has changed. Pods have no file.
+    """The recompiled pipeline, or the stored one if its files are unchanged. Pods have no file.
 
-    A function has no digests of files. If its file does not define it at the top level (a notebook's cell, a function that makes
-    pipelines), the pipeline cannot be compiled again.
+    A function has no digests of files. If its file does not define it at the top level (a notebook's cell, a function that
+    makes pipelines), the pipeline cannot be recompiled.
     """
     if (
         not isinstance(compiled, Compiled)
@@ -190,7 +190,7 @@ def _source_now(compiled: Compiled | PodSource, say: Say) -> Compiled | PodSourc
 
 
 def _config_now(stored: StoredPlan, say: Say) -> Config:
-    """The configuration from the same file as before; without one, from a file that was written since."""
+    """The configuration from the same file as before; without one, from a new file."""
     path = Path(stored.config.path)
     if stored.config.is_file and not path.exists():
         say(f"{path} is gone: continuing with the pools and policy that the run started with")
@@ -200,7 +200,7 @@ def _config_now(stored: StoredPlan, say: Say) -> Config:
         config = configuration.load(path)
     elif stored.config.is_built_in and file is not None:
         config = configuration.find(file)
-    else:  # a mapping, or a pipeline without a file: no file to read again
+    else:  # a mapping, or a pipeline without a file: no file to reread
         return stored.config
     if config.text != stored.config.text:
         say(f"{config.path} has changed: its pools and policy apply from now on")
@@ -208,7 +208,7 @@ def _config_now(stored: StoredPlan, say: Say) -> Config:
 
 
 def _again(state: RunState, plan: Plan, arguments: frozenset[str], say: Say) -> Iterator[str]:
-    """The tasks that succeeded and must run again, because their code has changed or an upstream task runs again.
+    """The succeeded tasks that must rerun, because their code has changed or an upstream task reruns.
 
     ``arguments`` are the parameters of the pipeline whose value has changed.
     """
@@ -255,7 +255,7 @@ def _why_again(
 
 
 def _has_changed(spec: TaskSpec, before: TaskSpec) -> bool:
-    """Whether a task would do other work now. Of a DAG only its inputs count: its tasks are compared one by one."""
+    """Whether a task would do different work now. Only the inputs of a DAG count: its tasks are compared one by one."""
     if spec.dag is None or before.dag is None:
         return code_fingerprint(spec) != code_fingerprint(before)
     inputs = (spec.condition, spec.loop, dict(spec.parameters), dict(spec.artifacts))
@@ -263,7 +263,7 @@ def _has_changed(spec: TaskSpec, before: TaskSpec) -> bool:
 
 
 def _walk(state: RunState, plan: Plan, scope: Scope) -> Iterator[tuple[Scope, PlannedTask]]:
-    """The tasks of the new plan, as far as the run has unfolded them, with every iteration of a loop."""
+    """The tasks of the new plan that the run has unfolded, with every iteration of a loop."""
     for planned in plan.unfold(scope):
         yield scope, planned
         before = state.tasks.get(planned.path)
@@ -277,15 +277,15 @@ def _walk(state: RunState, plan: Plan, scope: Scope) -> Iterator[tuple[Scope, Pl
 
 
 def _resources(state: RunState, stored: StoredPlan) -> HostResources:
-    """The run's arguments for this plan, with secrets read again from their sources."""
+    """The run's arguments for this plan, with secrets reread from their sources."""
     return bodies.read_secrets_again(stored.plan, state.meta.given, textual=state.meta.textual)
 
 
 def cancel_dead(folder: RunFolder) -> RunState:
-    """Cancel a run that no engine drives: end the attempts that may still be alive, and journal that the run is cancelled.
+    """Cancel a run without an engine: end the attempts that may still be alive, and journal the cancellation.
 
-    An attempt that finished after its engine ended counts as finished. But if the run has secrets that cannot be read here, they
-    cannot be hidden in its outputs: the outputs are deleted, and the task runs again if the run is ever resumed.
+    An attempt that finished after its engine ended counts as finished. But if the run's secrets cannot be read here, and so not
+    be hidden in its outputs, the outputs are deleted, and the task reruns if the run is ever resumed.
     """
     plans = load_plans(folder)
     with leased(folder) as journal:
@@ -326,8 +326,8 @@ _POLL = 0.2  # seconds between two reads of a run that is ending
 def cancel(folder: RunFolder, timeout: float = 60.0) -> RunState:
     """Cancel a run, driven by an engine or not, and wait until it has ended. Returns its last state.
 
-    Raises :class:`InputError` if it has ended already, or does not end within ``timeout`` seconds, and :class:`StateError` where
-    a process holds its lease that is not its engine.
+    Raises :class:`InputError` if it has ended already, or does not end within ``timeout`` seconds, and :class:`StateError` if a
+    process other than its engine holds its lease.
     """
     if folder.kfp.exists():
         raise InputError(f"run {folder.name} runs on Kubeflow Pipelines: end it with: spotwright cancel {folder.name}")
@@ -348,7 +348,7 @@ def cancel(folder: RunFolder, timeout: float = 60.0) -> RunState:
 
 
 def _is_held_still(journal: Journal, lease: Lease) -> bool:
-    """Whether a process holds a lease that was read before: an engine that ends gives it back first."""
+    """Whether a process still holds a lease that was read before: an ending engine releases it first."""
     return journal.lease() == lease and bodies.is_alive(lease.holder)
 
 

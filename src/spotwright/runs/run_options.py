@@ -29,7 +29,8 @@ __all__ = [
 
 
 CACHE_MODES = ("auto", "on", "off")
-"""``auto``: use earlier results as KFP does, but not in a run whose nodes may be reclaimed, which shows what interruptions do."""
+"""``auto``: use earlier results as KFP does, except in a run whose nodes may be reclaimed, which shows the effect of
+interruptions."""
 
 CONTAINER_MODES = ("auto", "podman", "docker", "host")
 """The runtime of container components; ``auto``: podman, else docker; ``host``: processes of this machine."""
@@ -40,7 +41,7 @@ ConfigSource = str | Path | Mapping[str, Any]
 
 
 def config_option(config: ConfigSource | None) -> Path | Mapping[str, Any] | None:
-    """A configuration as it is passed to another process: an absolute path or a mapping."""
+    """A configuration for another process: an absolute path or a mapping."""
     return config if config is None or isinstance(config, Mapping) else Path(config).absolute()
 
 
@@ -48,12 +49,11 @@ def config_option(config: ConfigSource | None) -> Path | Mapping[str, Any] | Non
 class PlanOptions:
     """The options that decide the plan of a run: arguments, pools and policy. Durations are seconds.
 
-    ``arguments`` are strings from a command line if ``textual`` is set, else Python values; ``@env:VAR`` and
-    ``@file:PATH`` are references in both. ``config`` is a file or a mapping in its shape; without one it is looked for from the
-    pipeline's file, or from ``folder`` (default: the current one) if the pipeline has none; ``shared_config``: patterns of its
-    ``policy.tasks`` may match no task. ``interrupt_every`` overrides every spot
-    pool's ``simulate``. ``policy`` is in the shape of ``policy.default`` and is stronger than anything that the configuration or
-    the pipeline says.
+    ``arguments`` are strings from a command line if ``textual`` is set, else Python values; ``@env:VAR`` and ``@file:PATH`` are
+    references in both. ``config`` is a file or a mapping in its shape; without one it is searched from the pipeline's file, or
+    from ``folder`` (default: the current one) if the pipeline has none; ``shared_config``: patterns of its ``policy.tasks`` may
+    match no task. ``interrupt_every`` overrides every spot pool's ``simulate``. ``policy`` is in the shape of
+    ``policy.default`` and overrides the configuration and the pipeline.
     """
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class PlanOptions:
     shared_config: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse values that no plan can have."""
+        """Refuse invalid values."""
         if self.interrupt_every is not None and self.interrupt_every <= 0:
             raise InputError(
                 f"--interrupt-every {self.interrupt_every:g}s: expected a duration above 0, for example 20s"
@@ -86,9 +86,9 @@ class PlanOptions:
 class RunOptions:
     """How a planned run is executed on this machine.
 
-    ``seed`` decides every simulated interruption (``None``: drawn). ``time_scale`` makes the waits of the simulated world pass
-    that many times faster. ``state`` is the state folder, ``name`` the run's (``None``: drawn from the pipeline's).
-    ``forecast`` is the text that ``spotwright plan --json`` printed, to lie beside the run; empty: none.
+    ``seed`` decides every simulated interruption (``None``: drawn). ``time_scale`` speeds up simulated waits by this factor.
+    ``state`` is the state folder, ``name`` the run's (``None``: drawn from the pipeline's). ``forecast`` is the output of
+    ``spotwright plan --json`` to store beside the run; empty: none.
     """
 
     seed: int | None = None
@@ -100,7 +100,7 @@ class RunOptions:
     forecast: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse values that no run can have."""
+        """Refuse values that are invalid for a run."""
         if not 0 < self.time_scale < math.inf:
             raise InputError(f"--time-scale {self.time_scale:g}: expected a number above 0, for example 60")
         if self.cache not in CACHE_MODES:
@@ -133,6 +133,6 @@ _LETTERS = "abcdefghjkmnpqrstvwxyz23456789"
 
 
 def new_name(pipeline: str) -> str:
-    """A name that is short to type: that of the pipeline with five random letters."""
+    """A short name: the pipeline's with five random letters."""
     slug = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:40] or "run"
     return f"{slug}-{''.join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(5))}"

@@ -1,6 +1,6 @@
-"""Starts a run on this machine: prepares it, writes its first files, takes its lease, opens its backend and drives it to its end.
+"""Start a run on this machine: prepare it, write its first files, take its lease, open its backend and drive it to its end.
 
-:mod:`spotwright.runs.resume` takes up a run that exists; it shares :func:`leased` and :func:`opened`. Ctrl-C, SIGTERM and
+:mod:`spotwright.runs.resume` continues an existing run; it shares :func:`leased` and :func:`opened`. Ctrl-C, SIGTERM and
 requests of other processes become facts of the run.
 """
 
@@ -78,7 +78,7 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def surviving_requests() -> Iterator[None]:
-    """Keep SIGUSR1 from ending this process: a request may come before the engine waits for requests, or after its end."""
+    """Keep SIGUSR1 from ending this process: requests may come before the engine listens, or after its end."""
     if REQUEST_SIGNAL is None or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -92,7 +92,7 @@ def surviving_requests() -> Iterator[None]:
 class EngineSignals:
     """Signals as facts. A context manager: it restores the earlier handlers at its end.
 
-    Requests that came before count. Outside the main thread Python allows no handlers, so no signal reaches the engine there.
+    Earlier requests count. Outside the main thread Python allows no handlers, so signals do not reach the engine there.
     """
 
     def __init__(self, selector: selectors.BaseSelector, requests: Requests, clock: Clock) -> None:
@@ -112,7 +112,7 @@ class EngineSignals:
             for number in (*_STOPS, *([REQUEST_SIGNAL] if REQUEST_SIGNAL else [])):
                 self._before[number] = signal.signal(number, _ignore)
             if REQUEST_SIGNAL:
-                self._send.send(bytes([REQUEST_SIGNAL]))  # look at once for requests that came before
+                self._send.send(bytes([REQUEST_SIGNAL]))  # check at once for earlier requests
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -151,7 +151,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 class Prepared(NamedTuple):
-    """A run that is planned and that this machine can execute. It is not written yet. ``notes`` are for the user."""
+    """A planned run that this machine can execute, not yet written. ``notes`` are for the user."""
 
     planned: PlannedRun
     host: HostResources
@@ -185,7 +185,7 @@ def start(
 ) -> tuple[RunFolder, RunState]:
     """Create the run and drive it to its end. Returns the folder of the run and its last state.
 
-    ``hooks`` are a fork server that was started already, and the interruptions of a rehearsal; ``given`` returns facts that a
+    ``hooks`` are an early fork server and a rehearsal's interruptions; ``given`` returns facts that a
     rehearsal states at the start, such as tasks that count as succeeded.
     """
     options, source = prepared.options, prepared.stored.source
@@ -218,7 +218,7 @@ def start(
 def engine_started(
     at: float, epoch: int, meta: RunMeta, stored: StoredPlan, *, replayable: bool = True
 ) -> EngineStarted:
-    """The event by which an engine takes a run. ``replayable`` is false if a rehearsal states facts that no engine decided."""
+    """The event by which an engine takes a run. ``replayable`` is false if a rehearsal states facts that are not an engine's."""
     return EngineStarted(
         at,
         epoch=epoch,
@@ -248,7 +248,7 @@ def _meta(run: str, prepared: Prepared) -> RunMeta:
 
 
 def _given(prepared: Prepared) -> dict[str, Any]:
-    """The arguments as the user gave them; artifacts with absolute paths, because a resume may start in another folder."""
+    """The user's arguments; artifacts with absolute paths, because a resume may start in another folder."""
     artifacts = prepared.stored.plan.graph.root.artifacts
     bound = prepared.host.arguments
     given = prepared.planned.options.arguments
@@ -256,11 +256,11 @@ def _given(prepared: Prepared) -> dict[str, Any]:
 
 
 def begin_records(folder: RunFolder, stored: StoredPlan, created: Event, forecast: str = "") -> None:
-    """Write the plan, the ``forecast`` that the run was given, and the journal's first event.
+    """Write the plan, the run's ``forecast``, and the journal's first event.
 
     The journal gets its name last, so every run that is listed can be resumed.
 
-    Raises :class:`StateError` where they cannot be written; then the run is removed.
+    Raises :class:`StateError` if they cannot be written, after removing the run.
     """
     beside = folder.journal.with_name("journal.new")
     try:
@@ -289,7 +289,7 @@ def errors_after_start() -> Iterator[None]:
 
 @contextmanager
 def leased(folder: RunFolder) -> Iterator[Journal]:
-    """The journal of a run while this process holds its lease, which is given back at the end, also after an error.
+    """The journal of a run while this process holds its lease, released at the end, even after an error.
 
     Raises :class:`RunBusy` while another engine drives the run.
     """
@@ -324,5 +324,5 @@ def opened(
 
 
 def _uses_cache(mode: str, config: Config) -> bool:
-    """Whether earlier results are used. With ``auto`` not if nodes can be reclaimed: such a run shows what interruptions do."""
+    """Whether earlier results are used. With ``auto`` not if nodes can be reclaimed, to show the effect of interruptions."""
     return mode == "on" or (mode == "auto" and not can_be_taken(config.pools))

@@ -1,7 +1,7 @@
 """Call a module of this package in another process: a request on its standard input, JSON lines as answers.
 
-The Python API is the caller, an engine or a rehearsal the process. An error about the request in the process is raised again in
-the caller, as the same kind of error.
+The Python API is the caller, an engine or a rehearsal the process. An error about the request is raised again in the caller,
+with the same type.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _KINDS: Mapping[str, type[SpotwrightError]] = {"state": StateError, "pipeline": 
 
 
 def ask(module: str, request: Mapping[str, Any]) -> subprocess.Popen[str]:
-    """Start a module as a process and send it the request over a pipe, which no other process can read.
+    """Start a module as a process and send it the request over a private pipe.
 
-    The process has its own session, which Ctrl-C in the terminal does not reach: the caller calls :func:`stop`. Raises
+    The process has its own session, out of reach of the terminal's Ctrl-C: the caller calls :func:`stop`. Raises
     :class:`UnsupportedPlatform` on platforms that cannot run attempts, :class:`InputError` for arguments that are not JSON.
     """
     require_platform()

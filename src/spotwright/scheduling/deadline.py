@@ -121,18 +121,18 @@ class Choice(NamedTuple):
 def choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], stay: int | None = None) -> Choice:
     """Choose the rung of the next attempt under a deadline.
 
-    While there is slack that is the first spot rung with room, else the first spot rung, to wait there. ``stay`` is the rung that
+    With slack, the first spot rung with room, else the first spot rung, to wait there. ``stay`` is the rung that
     rows 4 and 5 keep the attempt on while there is slack. A ladder without on-demand rungs (``spot: require`` with a best-effort
     deadline) leaves spot rungs only.
 
-    Where on-demand is wanted and no on-demand rung has room, a spot rung with room is better than none. That on-demand has no
-    room is known before it is needed.
+    If on-demand is wanted but has no room, a spot rung with room is better than none. A lack of room on on-demand is noticed
+    before it is needed.
     """
     return _with_room(_choose(outlook, ladder, has_room, stay), outlook, ladder, has_room)
 
 
 def choose_on_demand(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], why: str) -> Choice:
-    """Choose the on-demand rung of an attempt that is to run there, for the reason ``why``."""
+    """Choose the on-demand rung of an attempt, for the reason ``why``."""
     choice = _on_demand(outlook, _on_demand_rung(ladder, has_room), why)
     return _with_room(choice, outlook, ladder, has_room)
 
@@ -182,8 +182,8 @@ def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[s
     """Choose the next rung for an attempt whose wait for a node on ``rung`` has ended; ``None``: no rung is left.
 
     While there is slack the attempt waits on one spot rung after another, then on the on-demand rungs in order. The deadline
-    ends these turns: the attempt still tries the rungs of the same kind after ``rung``, and a spot rung with room, then none is
-    left. Do not wait again for room that did not come.
+    ends these turns: the attempt then tries only the remaining rungs of the same kind, and a spot rung with room. It does not
+    wait again for missing room.
     """
     spot = _spot(ladder)
     same_kind = ladder.on_demand if rung in ladder.on_demand else tuple(spot)
@@ -237,7 +237,7 @@ def _on_spot(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], 
 def _end_of_wait(outlook: Outlook, ladder: Ladder, spot: list[int]) -> float:
     """End of the wait on a spot rung: the last safe moment, or ``patience`` if sooner and there is another spot rung.
 
-    Without an on-demand rung the deadline takes the place of the last safe moment.
+    Without an on-demand rung the deadline replaces the last safe moment.
     """
     patience_ends = outlook.now + outlook.patience
     last = outlook.spot_ends if ladder.on_demand else None
@@ -263,7 +263,7 @@ def _reason(outlook: Outlook, spot: list[int]) -> str:
 
 
 def countdown(left: float) -> str:
-    """How far off a deadline is, as a clause; ``left`` is in seconds, negative once it has passed."""
+    """The distance of a deadline, as a clause; ``left`` is in seconds, negative once it has passed."""
     return (
         f"the deadline is in {format_duration(left)}"
         if left >= 0

@@ -1,6 +1,6 @@
-"""Estimates the work left of a task with a deadline, and the time of a launch: each expected, and at most.
+"""Estimate the work left of a task with a deadline, and the time of a launch, each expected and at most.
 
-Costs use the expected figure, safety the other one. Both begin with what the user stated, and end with what was measured:
+Costs use the expected figure, safety the other one. Both begin with stated figures and end with measured ones:
 
 - *Work.* An attempt reports the share of the work that is done. The seconds from report to report, by the share gained, are the
   task's pace (:class:`Pace`). It counts once it was seen for 1 % of the stated work: earlier it would be noise, later the
@@ -9,8 +9,8 @@ Costs use the expected figure, safety the other one. Both begin with what the us
 - *Launches.* The seconds from the request of a node until it is ready, in this run and in earlier ones, and the seconds from
   there until an attempt has come beyond the work done before it (image, start of the code, restore, lost work).
 
-A margin against inexact statements never makes a deadline impossible that the stated figures can meet: it takes at most what
-they leave.
+A margin against inexact statements never makes a feasible deadline infeasible: it is at most the time that the stated figures
+leave.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ STATED_MARGIN = 0.01
 LAUNCH_MARGIN = 0.25
 """The share by which a launch may be longer than stated, or than the one launch that was seen; of n launches 1/sqrt(n) of it."""
 
-_KNOWN_MARGIN = 0.005  # that is left for a pace that was measured over the whole work
+_KNOWN_MARGIN = 0.005  # remaining for a pace measured over the whole work
 _EARLY_MARGIN = 0.015  # beside it at first, halved with each 2 % of the work that is measured
 _HALF = 0.02
 _SPREAD = 2.5  # standard errors of the pace; more of them while there are few pieces
-_SEEN = 0.01  # the share of the stated work for which a pace has to be seen
-_FEW = 3  # pieces from which on a pace is believed that is faster than stated
+_SEEN = 0.01  # the share of the stated work over which a pace must be measured
+_FEW = 3  # pieces before a faster pace than stated counts
 _MOST_PIECES = 16  # beyond this, neighbours are merged: what recurs, such as a pause, is in every piece
 _ALIKE = 0.75
 _GROUPS = 1000  # reports within this part of the work are one: they may come in bursts
@@ -93,7 +93,7 @@ class Needs(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """How far the reports of one attempt are measured. Moments are Unix seconds, shares 0 to 1.
+    """The measured part of one attempt's reports. Moments are Unix seconds, shares 0 to 1.
 
     They are measured up to ``at`` and ``share``; ``at`` is ``None`` before the first point. Later reports that came within a
     moment are one group: ``begin`` is when it began, ``last`` and ``newest`` are its newest report. ``is_first``: no piece of
@@ -109,23 +109,23 @@ class Mark(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How fast the work of a task proceeds: pieces of it, as pairs of seconds and of the share gained in them."""
+    """The pace of a task's work: pieces of it, as pairs of seconds and the share gained in them."""
 
     pieces: tuple[tuple[float, float], ...] = ()
 
     @property
     def seconds(self) -> float:
-        """For how long it was measured."""
+        """The measured seconds."""
         return sum(seconds for seconds, _ in self.pieces)
 
     @property
     def share(self) -> float:
-        """Over which share of the work it was measured."""
+        """The measured share of the work."""
         return sum(share for _, share in self.pieces)
 
     @property
     def whole(self) -> float:
-        """The seconds that the whole work takes at this pace. Only if a piece was measured."""
+        """The seconds of the whole work at this pace. Needs a measured piece."""
         return self.seconds / self.share
 
     def is_seen(self, stated: float) -> bool:
@@ -144,7 +144,7 @@ class Pace(NamedTuple):
         return Pace(tuple(pieces))
 
     def at_most(self, left: float) -> float:
-        """The seconds that a share of the work takes at most.
+        """The most seconds for a share of the work.
 
         To the pace this adds two and a half standard errors of it and of the work to come, from the spread of the pieces, and a
         share of the work for what the spread cannot show: 2 % at first, 0.5 % after long measuring.
@@ -176,12 +176,12 @@ def next_mark(
 
 
 def pace_now(pace: Pace, mark: Mark | None, reached: float, stated: float) -> Pace:
-    """The pace together with the newest reports of the attempt that runs, whose group may still grow."""
+    """The pace with the newest reports of the running attempt, whose group may still grow."""
     return pace if mark is None else _closed(pace, mark, reached, stated)[0]
 
 
 def _closed(pace: Pace, mark: Mark, reached: float, stated: float) -> tuple[Pace, Mark]:
-    """The pace with the open group of reports, which is complete; a group without a gain is merged with the next.
+    """The pace with the completed open group of reports; a group without a gain is merged with the next.
 
     A jump to the end does not measure the work that it skips.
     """
@@ -218,12 +218,12 @@ class Launches(NamedTuple):
 
 
 def newest_boots(*seen: Sequence[float]) -> tuple[float, ...]:
-    """The newest of the boots seen one after another: as many as inform about the next one."""
+    """The newest boots seen, as many as are informative about the next one."""
     return tuple(each for part in seen for each in part)[-_MOST_BOOTS:]
 
 
 def start_of(pace: Pace, seconds: float, beyond: float) -> float:
-    """The seconds on a ready node until work continued, for an attempt that was ``beyond`` a share after ``seconds`` there."""
+    """The seconds on a ready node before work continued, for an attempt that was a share ``beyond`` after ``seconds`` there."""
     return max(0.0, seconds - beyond * pace.whole)
 
 
@@ -251,7 +251,7 @@ def _against(whole: float, stated: float) -> str:
 def needs(
     stated: float, progress: float, pace: Pace, pools: Sequence[Launches], starts: Sequence[float], time: float
 ) -> Needs:
-    """What a task needs whose work takes ``stated`` seconds, with the share ``progress`` of it saved.
+    """The needs of a task with ``stated`` seconds of work, of which the share ``progress`` is saved.
 
     A launch may be one on any of ``pools``. ``starts`` are the seconds that attempts on ready nodes took until their work
     continued. ``time`` is the task's time from the start of the run to its deadline: margins on merely stated figures never

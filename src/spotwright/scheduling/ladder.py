@@ -1,4 +1,4 @@
-"""Builds the ladder of a task: the pools that its attempts may use, in order.
+"""Build the ladder of a task: the pools that its attempts may use, in order.
 
 The ladder is built once per task from its policy, its own constraints and the pools. It answers two questions for every
 backend: which pools fit, with the reason for each that does not; and which rungs are allowed after a number of interruptions
@@ -45,8 +45,8 @@ EVERYWHERE = frozenset({"cpu", "memory", "ephemeral-storage"})
 class PodRequirements:
     """A task as the scheduler sees it: its resource requests, and its own constraints on nodes.
 
-    ``devices`` are further devices that it asks for, in the words of messages: no request says how many, and no pool states them.
-    ``system`` is the operating system that the pod itself states, as Kubernetes names it; empty: it states none.
+    ``devices`` are further requested devices, in the words of messages, whose number requests and pools do not state.
+    ``system`` is the operating system that the pod states, by Kubernetes' name; empty: none.
     """
 
     requests: Resources = field(default_factory=dict)
@@ -56,7 +56,7 @@ class PodRequirements:
 
     @property
     def wants_accelerators(self) -> bool:
-        """Whether it asks for GPUs or other devices, so that nodes which have them are meant for it."""
+        """Whether it asks for GPUs or other devices, so that such nodes are meant for it."""
         return bool(self.devices) or has_accelerators(self.requests)
 
 
@@ -76,10 +76,10 @@ class Rung(NamedTuple):
 class Ladder:
     """The rungs in order, spot before on-demand, with the reason for every pool that is not a rung.
 
-    ``undecided``: the work's own conditions that are decided at run time, so that some of the rungs may not fit then.
-    ``tainted``: the pools that are not rungs only because of their taint, if their capacity has no rung.
-    ``unstated``: a sentence on devices that the work asks for, if its pools only simulate them or do not state them. ``maybe``
-    has, by pool, why it is not known whether the nodes of a rung are large enough and have what the work asks for.
+    ``undecided``: the work's own conditions that are decided at run time, when some rungs may not fit. ``tainted``: the pools
+    that only their taint excludes, if their capacity has no rung. ``unstated``: a sentence on devices that the work asks for,
+    if its pools only simulate them or do not state them. ``maybe`` has, by pool, why it is unknown whether a rung's nodes are
+    large enough and have the requested devices.
     """
 
     rungs: tuple[Rung, ...]
@@ -92,7 +92,7 @@ class Ladder:
 
     @property
     def not_judged(self) -> list[NotJudged]:
-        """The rungs of which it is not known whether the work fits."""
+        """The rungs of which it is unknown whether the work fits."""
         return [NotJudged(Subject.POOL, name, why, STATE_NODE) for name, why in self.maybe.items()]
 
     @property
@@ -102,7 +102,7 @@ class Ladder:
 
     @property
     def keeps_off_windows(self) -> bool:
-        """Whether pools are not rungs because their nodes run Windows, and no taint need keep the work off them."""
+        """Whether pools are excluded because their nodes run Windows, perhaps without a taint."""
         return _WINDOWS in self.refusals.values()
 
     @property
@@ -158,7 +158,7 @@ def build(work: PodRequirements, policy: Policy, pools: Mapping[str, Pool]) -> L
         else:
             fitting.append((pool, added))
     if policy.spot is None and not named:
-        fitting.sort(key=lambda item: _idles(item[0], work))  # a preference only: no policy asks for more
+        fitting.sort(key=lambda item: _idles(item[0], work))  # only a preference: policies do not ask for more
         names = tuple(pool.name for pool, _ in fitting)
         tolerations = tuple(dict.fromkeys(toleration for _, added in fitting for toleration in added))
         maybe = _maybe(work, [pool for pool, _ in fitting])
@@ -203,7 +203,7 @@ _ARCH = ("kubernetes.io/arch", "beta.kubernetes.io/arch")
 
 
 def _mixed(work: PodRequirements, pools: Sequence[Pool]) -> str:
-    """The sentence if pools have machines of several architectures, and the work does not say for which its image is."""
+    """The sentence if pools have several architectures, and the work does not state its image's."""
     given = work.constraints
     if any(map(given.selector.get, _ARCH)) or any(one.key in _ARCH for one in _conditions(given)):
         return ""
@@ -218,14 +218,14 @@ def _mixed(work: PodRequirements, pools: Sequence[Pool]) -> str:
 
 
 SIZE_UNKNOWN = "the node size is not known"
-"""Why it is not known whether work fits a pool without ``node``."""
+"""Why it is unknown whether work fits a pool without ``node``."""
 
 STATE_NODE = "state node: under the pool in spotwright.yaml, such as node: {cpu: 8, memory: 32Gi}, with its devices"
-"""What lets Spotwright judge it."""
+"""The remedy by which Spotwright can judge it."""
 
 
 def _maybe(work: PodRequirements, pools: Sequence[Pool]) -> dict[str, str]:
-    """The pools of which it is not known whether the work fits their nodes, each with the reason."""
+    """The pools of which it is unknown whether the work fits their nodes, each with the reason."""
     found = {}
     for pool in pools:
         if pool.price_source is PriceSource.EXAMPLE:  # its nodes are only simulated
@@ -238,7 +238,7 @@ def _maybe(work: PodRequirements, pools: Sequence[Pool]) -> dict[str, str]:
 
 
 def _may_lack(pool: Pool, work: PodRequirements) -> bool:
-    """Whether the pool may have nodes without the devices that work asks for: one GPU of a machine with GPUs is there."""
+    """Whether the pool's nodes may lack the requested devices; one GPU of a machine with GPUs is certain."""
     counts = [amount for name, amount in work.requests.items() if has_accelerators({name: amount})]
     if pool.node is not None:
         return bool(work.devices)
@@ -248,8 +248,8 @@ def _may_lack(pool: Pool, work: PodRequirements) -> bool:
 def too_large(requests: Resources, pool: Pool) -> str:
     """Return why a node of the pool is too small (``it asks for 8 cpu, a node has 6 cpu``), or empty text.
 
-    Every node has the resources of :data:`EVERYWHERE`: if the pool's ``node`` does not name one of them, it is unlimited. Without
-    a ``node`` the machine may show that there is no accelerator; all else is unknown, and :attr:`Ladder.maybe` says so.
+    Every node has the resources of :data:`EVERYWHERE`: if the pool's ``node`` does not name one of them, it is unlimited.
+    Without a ``node`` the machine may show that it has no accelerator; all else is unknown (:attr:`Ladder.maybe`).
     """
     node = pool.node
     if node is None:
@@ -279,9 +279,9 @@ _OS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 
 
 def _other_system(pool: Pool, work: PodRequirements) -> str:
-    """Return why the system of a pool's nodes is not that of the work; empty if it may be.
+    """Return why the operating system of a pool's nodes is wrong for the work; empty if it may be right.
 
-    An image is made for one system. Work that states none is for Linux, as nearly all images are.
+    An image is made for one system. By default work is for Linux, as nearly all images are.
     """
     if pool.os == (work.system or "linux"):
         return ""
@@ -330,7 +330,7 @@ def _added_tolerations(
 
     - The ladder names the pool: for all taints of the pool.
     - The policy sets ``spot``: for the taint that marks spot, for a GPU taint if the work asks for GPUs, and for the taint of an
-      architecture or operating system that the work selects. Other taints reserve the nodes for someone, and stay untolerated.
+      architecture or operating system that the work selects. Other taints reserve the nodes, and stay untolerated.
     - Neither: the tolerations that the cluster itself adds to every pod with these requests.
     """
     if policy.spot is None and not named:
@@ -381,7 +381,7 @@ def _price_order(pool: Pool) -> tuple[bool, Fraction | int]:
 
 
 def _note(policy: Policy, rungs: Iterable[Rung]) -> str:
-    """The sentence for the user where ``spot: prefer`` finds pools of one capacity type only."""
+    """The sentence for the user if ``spot: prefer`` finds pools of only one capacity type."""
     kinds = {rung.spot for rung in rungs}
     if policy.spot is Spot.PREFER and kinds == {True}:
         return "no on-demand pool fits: spot is preferred, but has no fallback"

@@ -1,7 +1,7 @@
-"""Decides the next attempt of a task from the endings of earlier ones: its number, its rung, or that a budget is spent.
+"""Decide the next attempt of a task from the endings of earlier ones: its number, its rung, or that a budget is spent.
 
 The local engine, the recorder of a workload and the webhook ask :func:`next_rung`, so that the same endings lead to the same
-rung. The webhook meets each new pod with only the record: a recorded decision holds, and if the record is late, the same
+rung. The webhook has only the record for each new pod: a recorded decision applies, and if the record is late, the same
 function computes it. :mod:`spotwright.scheduling.budgets` decides what follows one ending.
 """
 
@@ -31,12 +31,12 @@ __all__ = ["ByDeadline", "NextAttempt", "PastAttempt", "next_rung"]
 class PastAttempt(NamedTuple):
     """One recorded attempt of a task.
 
-    ``cause`` is ``None`` while it runs, and as long as its ending is not known. ``pools`` belong to the rung for which it was
-    admitted, or to all rungs; ``pool`` is the pool of its node. ``has_climbed``: it left the rung on which it began to wait.
-    ``waited_in_vain``: it was recalled because it had no node and none was on its way. ``then`` are the pools of the rung that
-    was recorded for the next attempt; empty: none. ``rung`` is its index on the ladder, if the ladder has not changed since.
-    ``stalled`` and ``useless`` as in :class:`~spotwright.scheduling.budgets.LadderPosition`. ``is_recorded``: false for an
-    ending that was seen but is not recorded yet: it moves the rung, but does not refuse a pod.
+    ``cause`` is ``None`` while it runs or its ending is unknown. ``pools`` belong to the rung for which it was admitted, or to
+    all rungs; ``pool`` is the pool of its node. ``has_climbed``: it left the rung on which it began to wait.
+    ``waited_in_vain``: it was recalled without a node present or booting. ``then`` are the pools of the rung that was recorded
+    for the next attempt; empty: none. ``rung`` is its index on the ladder, if the ladder has not changed since. ``stalled`` and
+    ``useless`` as in :class:`~spotwright.scheduling.budgets.LadderPosition`. ``is_recorded``: false for an observed ending that
+    is not recorded yet: it moves the rung, but does not refuse a pod.
     """
 
     cause: Cause | None = None
@@ -55,10 +55,10 @@ class PastAttempt(NamedTuple):
 class NextAttempt(NamedTuple):
     """The decision about the next attempt.
 
-    ``number`` counts from 1. ``rung`` is its index on the ladder. ``following`` is what follows the last known ending; ``None``
-    before the first one. ``refusal`` says which budget is spent and which attempts spent it; empty if the attempt may run.
-    ``is_certain`` is false if the cause of an ended attempt is not known: then the rung is the last certain one. ``is_first``:
-    for certain, neither an interruption nor a wait in vain has decided about its rung.
+    ``number`` counts from 1. ``rung`` is its index on the ladder. ``following`` is the decision after the last known ending;
+    ``None`` before the first one. ``refusal`` says which budget is spent and which attempts spent it; empty if the attempt may
+    run. ``is_certain`` is false if the cause of an ended attempt is unknown: then the rung is the last certain one.
+    ``is_first``: certainly neither an interruption nor a wait in vain has decided its rung.
     """
 
     number: int
@@ -85,8 +85,8 @@ def next_rung(
     """Decide about the attempt after the ones in ``history``, which are in order of their creation.
 
     ``without`` are pools that have no capacity for now; if this leaves out every allowed rung, the first of them counts. Only
-    known causes spend a budget, so missing facts never refuse an attempt. A spent budget stays spent; an attempt that ran all
-    the same moves the rung like any other.
+    known causes spend a budget, so missing facts never refuse an attempt. A spent budget stays spent; an attempt that ran
+    anyway moves the rung like any other.
     """
     spent, rung = BudgetUse(), first_rung(BudgetUse(), policy, ladder)
     why, refusal, following = "first attempt", "", None

@@ -1,4 +1,4 @@
-"""Chooses a simulated node for an attempt as the Kubernetes scheduler does, and says when nodes are reclaimed.
+"""Choose a simulated node for an attempt as the Kubernetes scheduler does, and decide when nodes are reclaimed.
 
 Nodes are reclaimed by a seeded model of interruptions, or by a recorded trace of available nodes. Filter: taints (NoSchedule,
 NoExecute), node selector, required node affinity, and room for the requests. Score: the weights of matching preferred terms
@@ -6,9 +6,8 @@ first, then fewer untolerated ``PreferNoSchedule`` taints, then the emptier node
 scheduler plugins NodeAffinity, TaintToleration, NodeResourcesFit (LeastAllocated).
 
 Two deviations. If no node exists yet, the preferred terms also choose the pool that grows; the cluster autoscaler ignores them,
-and its choice depends on its expander, which is unknown here. And an attempt that requests no resources takes a default share
-of its node (``DEFAULT_CPU``): kube-scheduler would pack ``maxPods`` of them onto one node, where one interruption would end them
-all.
+and its choice depends on its expander, which is unknown here. And an attempt without requests takes a default share of its node
+(``DEFAULT_CPU``): kube-scheduler would pack ``maxPods`` of them onto one node, and one interruption would end them all.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ interruption on a fast machine and after it on a slow one."""
 
 
 class InterruptionDraw:
-    """When the node of one attempt is reclaimed: at a ``share`` of its reported work, or at an ``age`` in seconds."""
+    """The moment of one attempt's interruption: at a ``share`` of its reported work, or at an ``age`` in seconds."""
 
     __slots__ = ("age", "share")
 
@@ -73,13 +72,13 @@ class InterruptionDraw:
 
 
 def uniform(seed: int, *parts: object) -> float:
-    """A number in [0, 1) that depends on its arguments alone: the same on every machine and version of Python."""
+    """A number in [0, 1) that depends only on its arguments, on every machine and version of Python."""
     text = "\x1f".join(str(part) for part in (seed, *parts))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") / 2.0**64
 
 
 def draw_interruption(simulate: Simulate, seed: int, task: str, attempt: int) -> InterruptionDraw | None:
-    """Draw the interruption of one attempt on a pool; ``None`` where the model takes none of the pool's nodes."""
+    """Draw the interruption of one attempt on a pool; ``None`` if the model reclaims no nodes of the pool."""
     if simulate.interrupt_every is None:
         return None
     life = -math.log1p(-uniform(seed, "life", task, attempt))
@@ -104,7 +103,7 @@ def next_change(trace: Trace, moment: float) -> float | None:
 
 
 def _tick(trace: Trace, moment: float) -> int:
-    """The tick in which a moment lies. The moment of a tick belongs to that tick, however its float was rounded."""
+    """The tick in which a moment lies. A tick's own moment belongs to it, however its float was rounded."""
     return math.floor(moment / trace.gap + 1e-9)
 
 
@@ -117,7 +116,7 @@ class AttemptKey(NamedTuple):
 
 
 class NodeBooting(Frozen):
-    """A node was requested and is billed from now on, for an attempt of ``run``; empty: for ``min_nodes``."""
+    """A node was requested, and is billed from now, for an attempt of ``run``; empty: for ``min_nodes``."""
 
     node: str
     pool: str
@@ -140,7 +139,7 @@ class Bound(Frozen):
 
 
 class Noticed(Frozen):
-    """The provider announces when it takes a node (``goes_at``); ``keys`` are the attempts on it."""
+    """The provider announces the reclaim of a node (``goes_at``); ``keys`` are the attempts on it."""
 
     node: str
     pool: str
@@ -150,7 +149,7 @@ class Noticed(Frozen):
 
 
 class SigtermDue(Frozen):
-    """An attempt gets SIGTERM, because the provider will take its node soon."""
+    """An attempt gets SIGTERM, because its node will be reclaimed soon."""
 
     key: AttemptKey
 
@@ -168,7 +167,7 @@ class Evicted(Frozen):
 
 
 class NodeGone(Frozen):
-    """A node is gone. ``keys`` are the attempts on it at that moment; empty for a node that was given back."""
+    """A node is gone. ``keys`` are the attempts on it at that moment; empty for a returned node."""
 
     node: str
     pool: str
@@ -180,10 +179,10 @@ SupplyEvent = NodeBooting | NodeReady | Bound | Noticed | SigtermDue | Evicted |
 
 
 PODS = 110
-"""The most attempts that a node holds, whatever they request: the kubelet's default ``maxPods``."""
+"""The most attempts on a node: the kubelet's default ``maxPods``."""
 
 
-_UNKNOWN = dict.fromkeys(EVERYWHERE, 1 << 62)  # unlimited in a size that does not name them
+_UNKNOWN = dict.fromkeys(EVERYWHERE, 1 << 62)  # unlimited if the size lacks them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,7 +190,7 @@ class NodeRequest:
     """The node that an attempt needs. Attempts of one shape share one object, so that one queue per object is enough.
 
     ``pools`` are in the order of preference; ``constraints`` include the tolerations that Spotwright adds; ``grace`` is the
-    grace period in seconds of the simulated world.
+    grace period in simulated seconds.
     """
 
     pools: tuple[str, ...]
@@ -216,7 +215,7 @@ class NodeRequest:
 class Node:
     """A simulated node. ``room`` is the free amount of each resource; ``None`` for a node of unknown size.
 
-    ``default_share`` is what an attempt without requests takes of the room.
+    ``default_share`` is the share of an attempt without requests.
     """
 
     name: str
@@ -229,15 +228,15 @@ class Node:
     default_share: Resources = field(default_factory=dict)
     ready: bool = False
     gone: bool = False
-    goes_at: float | None = None  # when the provider takes the node, by its notice
+    goes_at: float | None = None  # when the provider reclaims the node, by its notice
     draining: str = ""  # the reason of its drain; empty: not drained
     empty_since: float = 0.0
-    idle_timer: bool = False  # whether a timer will check that it is still empty
+    idle_timer: bool = False  # a timer will check that it is still empty
     keys: dict[AttemptKey, None] = field(default_factory=dict)  # the attempts on it, oldest first
 
     @property
     def is_schedulable(self) -> bool:
-        """Whether it accepts new attempts once it is ready: it has no notice and is not drained."""
+        """Whether it accepts new attempts once it is ready: it has neither a notice nor a drain."""
         return self.goes_at is None and not self.draining
 
     def has_room_for(self, request: NodeRequest) -> bool:
@@ -260,7 +259,7 @@ class Node:
         return self.pods <= 0 or any(left <= 0 < offered.get(name, 0) for name, left in self.room.items())
 
     def _taken_by(self, request: NodeRequest) -> Resources:
-        """What an attempt takes of the room."""
+        """The share of the room that an attempt takes."""
         return request.requests if request.names_resources else self.default_share
 
     def add(self, key: AttemptKey, request: NodeRequest) -> None:
@@ -316,7 +315,7 @@ Growth = tuple[tuple[str, tuple[str | None, ...]], ...]
 
 
 def growth(request: NodeRequest, pools: Mapping[str, Pool]) -> Growth:
-    """The pools in which this request accepts a new node, best first."""
+    """The pools in which this request accepts new nodes, best first."""
     ranked: list[tuple[int, str, tuple[str | None, ...]]] = []
     for name, pool in pools.items():
         scores = {zone: request.score_of(new_node("", pool, zone)) for zone in pool.zones or (None,)}
@@ -329,7 +328,7 @@ def growth(request: NodeRequest, pools: Mapping[str, Pool]) -> Growth:
 
 
 def _default_share(node: Resources) -> Resources:
-    """What an attempt without requests takes of a node of this size: one CPU, or all of a smaller node's CPU."""
+    """The share of an attempt without requests on a node of this size: one CPU, or all of a smaller node's CPU."""
     cpu = min(DEFAULT_CPU, node.get("cpu", 0))
     return {"cpu": cpu} if cpu else {}
 

@@ -1,16 +1,16 @@
 """Simulated pools: nodes that boot, fill up, are drained and are reclaimed, and the attempts that run on them.
 
-The supply is a state machine without clock, threads or processes: the caller passes ``now``, and :meth:`Supply.advance`
-returns the events up to that moment. The local world turns them into signals to real processes, the simulation into facts on
-virtual time. Attempts are bound as the Kubernetes scheduler does it (:mod:`spotwright.supply.node_fit`); nodes are added one at
-a time for pending attempts, as the cluster autoscaler does it, and removed when they have been empty for ten minutes.
+The supply is a state machine without clock, threads or processes: the caller passes ``now``, and :meth:`Supply.advance` returns
+the events up to that moment. The local backend turns them into signals to real processes, the simulation into facts on virtual
+time. Attempts are bound as by the Kubernetes scheduler (:mod:`spotwright.supply.node_fit`); nodes are added one at a time for
+pending attempts, as by the cluster autoscaler, and removed after ten empty minutes.
 
 Several runs may share the pools. Their attempts wait in one queue for each shape of request, so that a thousand equal attempts
-cost as little as one, and run side by side on nodes; :meth:`Supply.join` gives a run its own seed for the interruptions of its
+cost no more than one, and run side by side on nodes; :meth:`Supply.join` gives a run its own seed for the interruptions of its
 attempts.
 
-All moments are in the caller's seconds; the waits of the simulated world are divided by ``scale``. The age at which the
-seeded model takes a node is not: it is a share of real work.
+All moments are in the caller's seconds; simulated waits are divided by ``scale``, except for the age at which the seeded model
+reclaims a node, a share of real work.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PoolState:
 
     pool: Pool
     trace: Trace | None
-    created: int  # nodes that it has had so far: the last number in a name
+    created: int  # nodes so far: the last number in a name
     available: int | None = None
     nodes: dict[str, Node] = field(default_factory=dict)
 
@@ -78,7 +78,7 @@ class PoolState:
         return len(self.nodes) < self.pool.min_nodes and not self.limit()
 
     def add_node(self, zones: tuple[str | None, ...]) -> Node:
-        """Create a node in the next of these zones; the pool takes its zones in turn."""
+        """Create a node in the next of these zones; the pool's zones take turns."""
         turn = self.zones
         zone = next(z for z in (turn[(self.created + ahead) % len(turn)] for ahead in range(len(turn))) if z in zones)
         self.created += 1
@@ -87,7 +87,7 @@ class PoolState:
         return node
 
     def has_room(self) -> bool:
-        """Whether a node has room, or one could be added now."""
+        """Whether a node has room or can be added now."""
         return not self.limit() or any(node.is_schedulable and not node.is_full for node in self.nodes.values())
 
     def limit(self) -> str:
@@ -115,7 +115,7 @@ def _count(nodes: int) -> str:
 
 
 class RequestQueue:
-    """Attempts in the order of their submission. Requests of one shape must be one object."""
+    """Attempts in the order of their submission. Equal requests must be one object."""
 
     def __init__(self) -> None:
         self._shapes: dict[NodeRequest, dict[AttemptKey, int]] = {}
@@ -149,7 +149,7 @@ class RequestQueue:
         return self._requests.get(key)
 
     def bind(self, find: Callable[[NodeRequest], Node | None]) -> Iterator[tuple[AttemptKey, NodeRequest, Node]]:
-        """Take out the attempts for which ``find`` returns a node, one by one. The caller fills each node before it goes on."""
+        """Take out the attempts for which ``find`` returns a node, one by one. The caller fills each node before it continues."""
         heads = [self._head(request) for request in self._shapes]
         heapq.heapify(heads)
         while heads:
@@ -178,7 +178,7 @@ class RequestQueue:
 
 
 class TimerQueue:
-    """Actions in the order of their moments; actions of the same moment in the order in which they were entered."""
+    """Actions in the order of their moments; actions of the same moment in the order of entry."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Callable[[float], None]]] = []
@@ -205,14 +205,14 @@ class TimerQueue:
 
 
 _IDLE_TIMEOUT = 600.0
-"""Seconds after which an empty node above ``min_nodes`` is given back: the cluster autoscaler's default for
+"""Seconds after which an empty node above ``min_nodes`` is returned: the cluster autoscaler's default for
 ``--scale-down-unneeded-time``."""
 
 
 class Supply:
     """The nodes of all pools. ``seed`` decides every draw; ``scale`` is the time scale; ``now`` is the start.
 
-    ``made`` counts the nodes that earlier engines of the run had in each pool, so that every node gets a new name.
+    ``made`` counts the nodes of earlier engines of the run in each pool, so that names are never reused.
     """
 
     def __init__(
@@ -233,10 +233,10 @@ class Supply:
         self._shapes: dict[str, NodeRequest] = {}
         self._running: dict[AttemptKey, RunningAttempt] = {}
         self._growth: dict[NodeRequest, Growth] = {}
-        self._planned: dict[AttemptKey, str] = {}  # waiting attempts, with the booting node that each is to get
+        self._planned: dict[AttemptKey, str] = {}  # waiting attempts, each with its booting node
         self._agenda = TimerQueue()
         self._events: list[SupplyEvent] = []
-        self._dirty = False  # whether an attempt may get a node, or a node may have to be added
+        self._dirty = False  # an attempt may get a node, or a node may have to be added
         for state in self._pools.values():
             self._open(state, now)
 
@@ -260,7 +260,7 @@ class Supply:
         return {key: running.node for key, running in self._running.items() if key.run == run}
 
     def shared(self, request: NodeRequest) -> NodeRequest:
-        """The request object for this shape: attempts with equal requests wait in one queue only if they share the object."""
+        """The request object for this shape: only attempts that share it wait in one queue."""
         shape = repr((request.pools, sorted(request.requests.items()), request.constraints, request.grace))
         return self._shapes.setdefault(shape, request)
 
@@ -280,7 +280,7 @@ class Supply:
     def release(self, key: AttemptKey, now: float) -> None:
         """Free the room of an ended attempt, once the decision about its end is made.
 
-        Before that decision, a waiting attempt would get the room even if the end is a failure after which no attempt may start.
+        Earlier, a waiting attempt would get the room even after a failure that forbids further attempts.
         """
         running = self._running.pop(key, None)
         if running is None:
@@ -311,9 +311,9 @@ class Supply:
     # -- interruptions and disruptions from outside the pools
 
     def take(self, key: AttemptKey, notice: float, why: str, now: float) -> None:
-        """Reclaim the node of an attempt, if it has one, after ``notice`` seconds, whatever the notice of its pool.
+        """Reclaim the node of an attempt, if it has one, after ``notice`` seconds, regardless of its pool's notice.
 
-        With a notice of zero the node goes at once, even if a notice was given before.
+        With a notice of zero the node is reclaimed at once, even after an earlier notice.
         """
         running = self._running.get(key)
         if running is None:
@@ -333,7 +333,7 @@ class Supply:
         """Evict every attempt from a node, as ``kubectl drain`` or a consolidation does; the empty node is removed.
 
         ``why`` ("drained", "consolidated") is the reason of the disruption. Returns False and does nothing for a node that is
-        gone, is not ready, is drained already or has a notice.
+        gone, not ready, already drained or under notice.
         """
         drained = self._node(node)
         if drained is None or not drained.ready or not drained.is_schedulable:
@@ -366,7 +366,7 @@ class Supply:
         return self._agenda.next_moment()
 
     def close(self) -> list[SupplyEvent]:
-        """Give every node back at the end of the run. Waiting attempts get no node."""
+        """Return every node at the end of the run. Waiting attempts get no node."""
         self._agenda.clear()
         for state in self._pools.values():
             for node in list(state.nodes.values()):
@@ -386,7 +386,7 @@ class Supply:
         return "; ".join(f"{name}: {self._pools[name].why_pending()}" for name in request.pools)
 
     def node_on_its_way(self, key: AttemptKey) -> str:
-        """The booting node that a waiting attempt is to get, as of the last :meth:`advance`; empty without one."""
+        """The booting node for a waiting attempt, as of the last :meth:`advance`; empty without one."""
         name = self._planned.get(key, "") if self._queue.request_of(key) is not None else ""
         node = self._node(name) if name else None
         return name if node is not None and node.is_schedulable else ""
@@ -397,7 +397,7 @@ class Supply:
         return next((state.nodes[name] for state in self._pools.values() if name in state.nodes), None)
 
     def _open(self, state: PoolState, now: float) -> None:
-        """Create the nodes that exist before the run begins, and start to follow the pool's trace."""
+        """Create the nodes from before the run, and start to follow the pool's trace."""
         if state.trace is not None:
             self._tick(state, state.pool.simulate.start, now)
         while state.is_short:
@@ -441,7 +441,7 @@ class Supply:
             self._remove(node, f"empty for {(now - node.empty_since) * self._scale:.3g}s")
 
     def _take(self, node: Node, why: str, now: float, notice: float | None = None) -> None:
-        """Let the provider take a node: notice, SIGTERM, gone."""
+        """Let the provider reclaim a node: notice, SIGTERM, gone."""
         if node.gone or node.goes_at is not None:
             return
         notice = node.pool.notice / self._scale if notice is None else notice
@@ -473,9 +473,9 @@ class Supply:
     # -- traces
 
     def _tick(self, state: PoolState, moment: float, now: float) -> None:
-        """Follow the trace to ``moment`` of its own time: reclaim the nodes that are too many now.
+        """Follow the trace to ``moment`` of its own time: reclaim surplus nodes.
 
-        The seed draws the order in which they go.
+        The seed draws their order.
         """
         if state.trace is None:
             return
@@ -524,8 +524,7 @@ class Supply:
     def _use_draw_of(self, key: AttemptKey, now: float) -> None:
         """Let the draw of this attempt decide when its node is reclaimed.
 
-        Only the draw of the oldest attempt on a node counts. If every draw counted, a node with ten attempts would be reclaimed
-        ten times as often.
+        Only the oldest attempt's draw counts; otherwise a node with ten attempts would be reclaimed ten times as often.
         """
         running = self._running[key]
         pool = running.node.pool

@@ -1,11 +1,11 @@
-"""The account of a run: node time and money by attempt and pool, wasted work, and the savings by spot.
+"""The account of a run: node time and money by attempt and pool, wasted work, and the savings of spot.
 
-It is computed from the recorded attempts. The time of a node is split into boot, idle and unfilled time and the time of each
-attempt. Beside each attempt on spot stands its on-demand alternative. What later attempts did not repeat of an attempt's work
-is estimated from the progress that the code reported. Amounts are exact, or ranges. Every report shows these lines.
+It is computed from the recorded attempts. A node's time is split into boot, idle and unfilled time and the time of each
+attempt. Each attempt on spot is compared with its on-demand alternative. The kept part of an attempt's work, which later
+attempts did not repeat, is estimated from the reported progress. Amounts are exact, or ranges. Every report shows these lines.
 
-Time is counted in whole parts of a second (:mod:`spotwright.views.node_time`) and multiplied with its price once it is added up,
-because arithmetic on fractions is slow, and would be done tens of times for every attempt. Only the results are fractions.
+Time is counted in whole parts of a second (:mod:`spotwright.views.node_time`) and multiplied by its price once summed, because
+fractions are slow and would be needed tens of times for every attempt. Only results are fractions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class OnDemand(NamedTuple):
 
 
 def on_demand_for(ran_on: Pool, requests: Resources, ladder: Ladder, pools: Mapping[str, Pool]) -> OnDemand | str:
-    """The alternative to an attempt on ``ran_on``, or a sentence that says why not."""
+    """The alternative to an attempt on ``ran_on``, or a sentence on why there is none."""
     if not ran_on.is_spot:
         return _on(ran_on, requests)
     candidates = _on_ladder(ladder, pools) or [
@@ -98,7 +98,7 @@ _PROGRESS_GRAINS = 1_000_000  # progress is an estimate: sums of parts with one 
 
 
 class KeptWork(NamedTuple):
-    """The least and the most that was kept of an attempt, as parts of one."""
+    """The least and the most kept part of an attempt, from 0 to 1."""
 
     low: Fraction = _ZERO
     high: Fraction = _ZERO
@@ -193,7 +193,7 @@ class Amount:
 
     @classmethod
     def of(cls, time: int, price: Fraction | None, *, per: int = SECOND) -> Amount:
-        """So much time of a node with this price per hour; ``per`` parts of it are a second."""
+        """An amount of node time at this price per hour; ``per`` units of ``time`` are a second."""
         if not time:
             return NOTHING if price is not None else _NOTHING_UNPRICED
         if price is None:
@@ -250,7 +250,7 @@ def total(amounts: Iterable[Amount]) -> Amount:
 
 
 class SpentOn(StrEnum):
-    """Where the time of an attempt went as far as its work was not kept, by the cause of its end."""
+    """The account line for an attempt's unkept time, by the cause of its end."""
 
     INTERRUPTIONS = "interruptions"  # interrupted or lost
     MOVES = "moves"  # disrupted
@@ -272,10 +272,10 @@ _SPENT: Mapping[Cause, SpentOn] = {
 
 
 class AttemptCost(NamedTuple):
-    """One attempt. ``clock`` is its time on the node by the clock, ``used`` the node time that it pays, in parts of a second.
+    """One attempt. ``clock`` is its wall-clock time on the node, ``used`` the node time that it pays, in parts of a second.
 
-    ``share`` is the share of its node that it requests. Where the shares on a node add up to more than one, each pays less: see
-    ``cost``. ``price`` is that of a node hour, ``None`` if a pool of the run has none.
+    ``share`` is the share of its node that it requests. If the shares on a node exceed one in total, each pays less: see
+    ``cost``. ``price`` is per node hour, ``None`` if a pool of the run has none.
     """
 
     task: str
@@ -290,17 +290,17 @@ class AttemptCost(NamedTuple):
     used: int
     price: Fraction | None
     kept: KeptWork
-    ended_by: float | None = None  # it is counted up to the last proof that it lived, and may have gone on until then
+    ended_by: float | None = None  # it counts up to its last sign of life, and may have run until then
 
     @property
     def uncounted(self) -> Amount:
-        """What it would cost more if it had ended when its absence was known; zero if its end was reported."""
+        """Its extra cost if it had run until its absence was known; zero if its end was reported."""
         more = parts_of(self.ended_by or 0.0) - parts_of(self.started_at) - self.clock
         return Amount.of(max(0, int(self.share * more)), self.price)
 
     @property
     def seconds(self) -> Fraction:
-        """Its time on the node by the clock."""
+        """Its wall-clock time on the node, in seconds."""
         return Fraction(self.clock, SECOND)
 
     @property
@@ -332,10 +332,9 @@ class PoolCost(NamedTuple):
 
 
 class NodeCost(NamedTuple):
-    """One node, from the request for it until it was gone (Unix seconds): the part of its time that no attempt used.
+    """One node, from its request until it was gone (Unix seconds): its time that attempts did not use.
 
-    ``pool`` is its pool as it was configured when the node was requested. ``price`` is that of a node hour, ``None`` if a pool
-    of the run has none.
+    ``pool`` is its pool as configured at the request. ``price`` is per node hour, ``None`` if a pool of the run has none.
     """
 
     name: str
@@ -347,17 +346,17 @@ class NodeCost(NamedTuple):
 
     @property
     def boot(self) -> Amount:
-        """From the request for it until it was ready."""
+        """From its request until it was ready."""
         return Amount.of(self.use.boot, self.price)
 
     @property
     def idle(self) -> Amount:
-        """Ready, and no attempt on it."""
+        """Ready, without attempts."""
         return Amount.of(self.use.idle, self.price)
 
     @property
     def unfilled(self) -> Amount:
-        """The part of it that no attempt had requested while another part was in use."""
+        """The unrequested part while another part was in use."""
         return Amount.of(self.use.unfilled, self.price)
 
 
@@ -365,14 +364,14 @@ class Account(NamedTuple):
     """The account of a run until ``until`` (Unix seconds).
 
     ``whole`` is all node time: the sum of ``attempts``, ``boot``, ``idle`` and ``unfilled``. ``attempts`` is the sum of
-    ``useful`` and ``spent``; the low end of the one belongs to the high end of the other. ``on_demand`` is the counterfactual
-    and ``saved`` the money by which it exceeds the cost of the ended attempts; both are ``None`` with a reason in
-    ``why_no_comparison``. ``builds`` are the Python environments that were built: packages, and seconds by the clock;
-    a build is on no node. ``unpriced`` names the pools without a price; if there are any, no amount has money. ``cached`` names
-    the tasks that used an earlier result (task, run, task of that run) and cost nothing. ``prices`` says where prices come
-    from: ``simulated``, ``configured``, or ``mixed``. ``has_own_nodes``: only the run uses its nodes. In a cluster
-    others do, and then ``boot``, ``idle`` and ``unfilled`` are zero. ``moves`` counts the attempts that a deadline moved
-    elsewhere, and ``relaunches`` is the boot of the nodes that were requested for their successors; ``boot`` has it too.
+    ``useful`` and ``spent``; the low end of one belongs to the high end of the other. ``on_demand`` is the counterfactual and
+    ``saved`` its excess over the cost of the ended attempts; both are ``None`` with a reason in ``why_no_comparison``.
+    ``builds`` are the Python environments that were built: packages, and seconds by the clock; a build uses no node.
+    ``unpriced`` names the pools without a price; if there are any, no amount has money. ``cached`` names the tasks that used an
+    earlier result (task, run, task of that run) and cost nothing. ``prices`` says where prices come from: ``simulated``,
+    ``configured``, or ``mixed``. ``has_own_nodes``: only the run uses its nodes; else, in a cluster, ``boot``, ``idle`` and
+    ``unfilled`` are zero. ``moves`` counts the attempts that a deadline moved elsewhere, and ``relaunches`` is the boot of the
+    nodes that were requested for their successors; ``boot`` has it too.
     """
 
     currency: str
@@ -403,13 +402,13 @@ class Account(NamedTuple):
     deadline: RunDeadline | None = None
 
     def attempt(self, task: str, number: int) -> AttemptCost | None:
-        """The cost of one attempt; ``None`` if it never had a node. It looks through all of them."""
+        """The cost of one attempt, by a linear search; ``None`` if it never had a node."""
         return next((cost for cost in self.attempts_by_start if (cost.task, cost.number) == (task, number)), None)
 
 
 @dataclass(slots=True)
 class _Sum:
-    """Time of attempts in parts of a second, and the least and the most of it that was kept, in millionths of these parts."""
+    """Time of attempts in parts of a second, and its least and most kept amount, in millionths of these parts."""
 
     time: int = 0
     low: int = 0
@@ -421,20 +420,20 @@ class _Sum:
         self.high += time * attempt.most
 
     def kept(self, price: Fraction | None) -> Range:
-        """What was kept of it, with its cost at this price of a node hour."""
+        """The kept time, with its cost at this price of a node hour."""
         return Range(*(Amount.of(end, price, per=SECOND * _PROGRESS_GRAINS) for end in (self.low, self.high)))
 
     def rest(self, price: Fraction | None) -> Range:
-        """What was not kept of it."""
+        """The unkept time."""
         whole = self.time * _PROGRESS_GRAINS
         return _Sum(high=whole - self.low, low=whole - self.high).kept(price)
 
 
 @dataclass(slots=True)
 class _Line:
-    """The nodes of a pool at one price, with their time in parts of a second. ``pool`` is that of the first of them.
+    """The nodes of a pool at one price, with their time in parts of a second. ``pool`` is the first node's.
 
-    ``price`` is what a node hour costs in this account: ``None`` for every pool if one of them has no price.
+    ``price`` of a node hour in this account: ``None`` for every pool if one has none.
     """
 
     name: str
@@ -457,7 +456,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Node:
-    """A node until ``end`` (Unix seconds): its pool as configured when it was requested, and what it offers to attempts."""
+    """A node until ``end`` (Unix seconds): its pool as configured at its request, and its capacity for attempts."""
 
     state: NodeState
     pool: Pool
@@ -469,7 +468,7 @@ class _Node:
 
 
 class _Attempt(NamedTuple):
-    """An attempt that had a node, with everything from which its cost is computed.
+    """An attempt that had a node, with all inputs of its cost.
 
     ``planned``: its task, or an earlier one with the same requests and ladder. ``least`` and ``most``: ``kept`` in millionths.
     """
@@ -490,8 +489,8 @@ class _Attempt(NamedTuple):
 def account(state: RunState, now: float | None = None) -> Account:
     """The account of a run. Give ``now`` (Unix seconds) while an engine drives the run: live nodes and attempts count until then.
 
-    Without ``now``, and for a run that has ended, they count until the last recorded event. Raises :class:`StateError` for a
-    journal that names a pool which no version of the plan has.
+    Without ``now``, and for a run that has ended, they count until the last recorded event. Raises :class:`StateError` if the
+    journal names a pool that is in no version of the plan.
     """
     until = state.known_until(now)
     nodes, lines = _nodes(state, until)
@@ -552,7 +551,7 @@ def account(state: RunState, now: float | None = None) -> Account:
 
 
 def _moves(state: RunState) -> Iterator[tuple[float, AttemptState | None]]:
-    """When each attempt that a deadline moved has ended, and the attempt that followed it."""
+    """The end of each attempt that a deadline moved, and the attempt after it."""
     for task in chain(state.tasks.values(), state.retired.values()):
         for before, after in pairwise([*task.attempts, None]):
             if before is not None and before.moving and before.cause is Cause.DISRUPTED:
@@ -560,7 +559,7 @@ def _moves(state: RunState) -> Iterator[tuple[float, AttemptState | None]]:
 
 
 def _relaunches(moves: Sequence[tuple[float, AttemptState | None]], nodes: Sequence[NodeCost]) -> Iterator[Amount]:
-    """The boot of each node that was requested after a move and that the next attempt ran on."""
+    """The boot of each node that was requested after a move and ran the next attempt."""
     booted: dict[str, list[NodeCost]] = defaultdict(list)
     for node in sorted(nodes, key=lambda node: node.start):
         booted[node.name].append(node)
@@ -572,7 +571,7 @@ def _relaunches(moves: Sequence[tuple[float, AttemptState | None]], nodes: Seque
 
 
 def _builds(state: RunState, until: float) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Each Python environment that was built, once, with the seconds for which a task waited for it at most."""
+    """Each built Python environment once, with the longest wait of a task for it, in seconds."""
     seconds: dict[tuple[str, ...], float] = {}
     for task in chain(state.tasks.values(), state.retired.values()):
         built = task.environment
@@ -601,7 +600,7 @@ def _nodes(state: RunState, until: float) -> tuple[list[_Node], list[_Line]]:
 
 
 def _attempts(state: RunState, nodes: Sequence[_Node], until: float) -> Iterator[_Attempt]:
-    """Every attempt that had a node, also of tasks that only an earlier version of the run has."""
+    """Every attempt that had a node, also of tasks of earlier versions of the run."""
     named = _Named(nodes)
     numbers = count()
     alike: dict[Hashable, PlannedTask] = {}
@@ -614,7 +613,7 @@ def _attempts(state: RunState, nodes: Sequence[_Node], until: float) -> Iterator
         planned = effective_plan(state, task) if is_here and task.status is not TaskStatus.WAITING else task.plan
         planned = alike.setdefault((tuple(planned.work.requests.items()), planned.ladder.rungs), planned)
         for attempt, kept in zip(task.attempts, kept_of(task.attempts, may_succeed=may_succeed), strict=True):
-            if attempt.bound_at is None or not attempt.node or not attempt.pool:  # the cost of unknown nodes is unknown
+            if attempt.bound_at is None or not attempt.node or not attempt.pool:  # unknown nodes have no known cost
                 continue
             node = named.find(attempt.node, attempt.bound_at)
             as_made = planned
@@ -632,8 +631,8 @@ def _attempts(state: RunState, nodes: Sequence[_Node], until: float) -> Iterator
 def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:
     """When the attempt left its node: by its exit record if there is one, else by its ``ended`` event.
 
-    Without a record not after its node was gone: the pod of a lost machine may stay for minutes without running
-    code. With one, the attempt's own clock counts.
+    Without a record it is not after its node's end: the pod of a lost machine may stay for minutes without running code. With
+    one, the attempt's own clock counts.
     """
     bound = attempt.bound_at or 0.0
     measured = attempt.ended.ended_at if attempt.ended is not None else None
@@ -644,9 +643,9 @@ def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:
 
 
 def left_node_at(state: RunState, attempt: AttemptState) -> float | None:
-    """When an attempt that has ended left its node (Unix seconds); ``None`` before its end, and for one that never had a node.
+    """When an attempt that has ended left its node (Unix seconds); ``None`` before its end and if never bound.
 
-    If its pool is unknown, that is when its end was seen; if only its node is unknown, it is not known.
+    With an unknown pool it is the time its end was seen; with only the node unknown it is ``None``.
     """
     if attempt.bound_at is None or attempt.ended_at is None:
         return None
@@ -679,7 +678,7 @@ class _Named:
 
 
 def _split(nodes: Iterable[_Node], attempts: Iterable[_Attempt], *, is_shared: bool) -> None:
-    """Split the time of every node. ``is_shared``: others use the nodes, so that only the time of the attempts counts."""
+    """Split the time of every node. ``is_shared``: others use the nodes too, so that only the attempts' time counts."""
     for attempt in attempts:
         attempt.node.attempts.append(attempt)
     for node in nodes:
@@ -690,13 +689,13 @@ def _split(nodes: Iterable[_Node], attempts: Iterable[_Attempt], *, is_shared: b
 
 
 def _prices(state: RunState, nodes: Sequence[_Node]) -> str:
-    """Where the prices of the pools that were used come from; before the first node, of all pools."""
+    """The source of the used pools' prices; before the first node, of all pools'."""
     sources = {pool.price_source for pool in [node.pool for node in nodes] or state.plan.config.pools.values()}
     return sources.pop().value if len(sources) == 1 else "mixed"
 
 
 def _pool_of_node(state: RunState, node: NodeState) -> Pool:
-    """The pool of a node as configured when the node was requested: money counts at the price of its time."""
+    """The pool of a node as configured at the node's request, whose price applies."""
     return state.plans[node.version - 1].config.pools.get(node.pool) or pool_of(state, node.pool)
 
 
@@ -744,7 +743,7 @@ def _pool_cost(line: _Line) -> PoolCost:
 
 
 class _Compared(NamedTuple):
-    """The counterfactual and the savings, or the reason why not."""
+    """The counterfactual and the savings, or the reason without them."""
 
     on_demand: Range | None = None
     pools: tuple[tuple[str, Fraction], ...] = ()

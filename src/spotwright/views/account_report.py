@@ -1,4 +1,4 @@
-"""An account as text and as JSON: the pools, the use of node time, and the savings by spot, in words that every view shares."""
+"""An account as text and as JSON, in the terms of all views: the pools, the use of node time, and the savings of spot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SPENT: Mapping[SpentOn, str] = {
 
 
 def cost(amount: Amount, whole: Amount) -> str:
-    """An amount as a number: money, or node-hours without prices. ``whole`` is the total that stands beside it."""
+    """An amount as a number: money, or node-hours without prices. ``whole`` is the total beside it."""
     if amount.money is not None:
         return format_money(amount.money, beside=whole.money or Fraction(0))
     return format_money(amount.seconds / 3600, beside=whole.seconds / 3600)
@@ -69,7 +69,7 @@ def _range(low: str, high: str) -> str:
 
 
 def figures(account: Account) -> str:
-    """The heading of every block of figures: the origin of prices, and how fast waits passed."""
+    """The heading of every block of figures: the source of prices, and the time scale of waits."""
     without = f"{', '.join(account.unpriced)} {'has' if len(account.unpriced) == 1 else 'have'} no price"
     parts = [f"figures are node-hours: {without}" if account.unpriced else _price_sources(account)]
     if account.time_scale != 1:
@@ -183,7 +183,7 @@ def _beside(account: Account) -> list[tuple[str, Amount]]:
 
 
 def part_of(amounts: Range, whole: Amount) -> str:
-    """The part of the whole: of the money if there is any, else of the time."""
+    """The share of the whole, by money if known, else by time."""
     by_money = bool(whole.money)
     ends = []
     for amount in (amounts.low, amounts.high):
@@ -193,7 +193,7 @@ def part_of(amounts: Range, whole: Amount) -> str:
 
 
 def money_lines(account: Account) -> list[str]:
-    """Spent, wasted, saved: the end of every report, in three or four lines; none if no node was used."""
+    """Spent, wasted, saved: the end of every report, in three or four lines; empty if nodes were not used."""
     if not account.pools:
         return []
     rows = [("spent", _spent_text(account))]
@@ -242,7 +242,7 @@ def _by(spent: SpentOn, count: int) -> str:
 
 
 def saved_text(account: Account) -> str:
-    """What spot saved against the same useful work on on-demand, or why that is not known: the words after ``saved``."""
+    """The words after ``saved``: the savings against the same useful work on on-demand, or why they are unknown."""
     if account.saved is None or account.on_demand is None:
         return f"not known: {account.why_no_comparison}"
     low, high = account.saved
@@ -264,7 +264,7 @@ def money_range(low: Fraction, high: Fraction, whole: Amount) -> str:
 
 
 def _build_lines(account: Account) -> list[str]:
-    """A line for each Python environment that was built: its time is on no node, so it is in no amount."""
+    """A line for each built Python environment; its time is not node time and in no amount."""
     return [
         line
         for packages, seconds in account.builds
@@ -348,7 +348,7 @@ def report_json(account: Account, name: str = "", *, with_attempts: bool = True)
 
 
 def each_second(costs: Account) -> Amount:
-    """What each further second costs while the attempts that run go on, each with the part of its node that it has paid."""
+    """The cost of each further second of the running attempts, each with its paid part of the node."""
     running = [one for one in costs.attempts_by_start if one.cause is None]
     parts = (Fraction(one.used, one.clock) if one.clock else one.share for one in running)
     nothing = Amount(money=None if costs.unpriced else Fraction(0))

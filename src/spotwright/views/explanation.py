@@ -85,7 +85,7 @@ def explanation_text(placements: Mapping[str, PlacedFile], config: Config) -> st
 
 
 def _alike(roles: Iterable[RoleReport], config: Config) -> Iterator[list[RoleReport]]:
-    """The roles in order; those about which there is the same to say are together at the place of the first."""
+    """The roles in order; roles with equal explanations are grouped at the first one's place."""
     groups: dict[tuple[str, ...], list[RoleReport]] = {}
     for role in roles:
         groups.setdefault(tuple(_role_lines(role, config)), []).append(role)
@@ -142,7 +142,7 @@ _ITS_ROLE = "its role"  # the reason has its own line
 
 
 def _policy_rows(role: RoleReport) -> Iterator[tuple[str, str, str, str]]:
-    """The rows of the table: what is not needed has none, and a built-in growth of waits stands beside the first wait."""
+    """The rows of the table, without unneeded fields; a built-in growth of waits is shown beside the first wait."""
     values = {field: (value, source) for field, value, source in policy_values(role.policy)}
     for field, (value, source) in values.items():
         kind, _, part = field.rpartition(".")
@@ -157,7 +157,7 @@ def _policy_rows(role: RoleReport) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _fit(rows: list[tuple[str, str, str, str]]) -> Rows:
-    """The table; on a narrow terminal without a column for the sources, which then stand behind the enforcers."""
+    """The table; on a narrow terminal the sources are behind the enforcers instead of in a column."""
     width = terminal_width()
     if width is None or width >= _WIDE:
         return Rows(_HEADERS, rows, "llll")
@@ -169,7 +169,7 @@ _WIDE = 100  # columns of a terminal on which four columns fit
 
 
 def _folds(role: RoleReport, kind: str, values: Mapping[str, tuple[str, str]]) -> bool:
-    """Whether the growth of waits is built in and is enforced, or not enforced, as the first wait is."""
+    """Whether the growth of waits is built in and enforced like the first wait."""
     fields = [f"{kind}.factor", f"{kind}.max_backoff"]
     first = role.enforcement[f"{kind}.backoff"].by
     return all(values[one][1] == BUILT_IN.source and role.enforcement[one].by is first for one in fields)
@@ -198,7 +198,7 @@ def _refused(role: RoleReport) -> Iterator[str]:
 
 
 def object_text(explained: Mapping[str, Any]) -> str:
-    """The explanation for people, of the JSON that :func:`spotwright.cluster.explaining.explain_object` makes."""
+    """The explanation for people, from the JSON of :func:`spotwright.cluster.explaining.explain_object`."""
     run = f", run {explained['run']}" if explained["run"] else ""
     lines = [f"{explained['object']}{run}"]
     for pod in explained["pods"]:
@@ -212,7 +212,7 @@ def object_text(explained: Mapping[str, Any]) -> str:
 
 
 def _left_out(pool: Mapping[str, Any]) -> str:
-    """Until when new attempts pass over a pool, and why."""
+    """Until when new attempts skip a pool, and why."""
     row = f", {pool['times']} times in a row" if pool["times"] > 1 else ""
     until = time_of_day(pool["until"])
     return f"pool {pool['pool']} is left out until {until}: attempts waited in vain for a node of it{row}"
@@ -239,7 +239,7 @@ def _pod(pod: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _pool_state(pool: Mapping[str, Any]) -> str:
-    """What a pool of a waiting pod can give."""
+    """The capacity of a waiting pod's pool."""
     state = pool["state"] or ("" if pool["is_asked"] else "not asked yet")
     if pool["state"] and pool["since"]:
         state += f", since {time_of_day(pool['since'])}"
@@ -251,7 +251,7 @@ def _pool_state(pool: Mapping[str, Any]) -> str:
 
 
 def _move(move: Mapping[str, Any] | None) -> Iterator[str]:
-    """What becomes of a pod that waits for a node."""
+    """The next step for a pod that waits for a node."""
     if move is not None:
         if move["stays"]:
             yield f"stays there: {move['stays']}"
@@ -262,7 +262,7 @@ def _move(move: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _lost_node(lost: Mapping[str, Any] | None) -> Iterator[str]:
-    """What a person can do about a node that does not report."""
+    """The remedy for a node that does not report."""
     if lost is None:
         return
     if lost["gone"]:

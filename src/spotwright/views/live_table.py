@@ -1,11 +1,10 @@
-"""The live display of a run in a terminal: the place of every task, the last interruptions, what waits for what.
+"""The live display of a run in a terminal: the node of every task, the last interruptions, and the reasons of waits.
 
-It draws after events, at most ten times a second, and when a figure on it changes by itself: each second while a task is
-younger than a minute or a wait shorter than one, each minute after that. So a display of long work is free. Its content
-is updated event by event, so that ten thousand tasks cost no more than ten. A separate thread draws; it reads only the
-:class:`LiveState`, under the lock.
+It draws after events, at most ten times a second, and when a shown time changes: each second while a task or a wait is younger
+than a minute, then each minute. So a display of long work is free. Its content is updated event by event, so that ten thousand
+tasks cost no more than ten. A separate thread draws; it reads only the :class:`LiveState`, under the lock.
 
-No other module needs rich; this one is imported only where there is a terminal.
+This is the only module that needs rich; it is imported only for terminals.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from spotwright.visible_text import visible
 __all__ = ["LiveProgress", "LiveState", "Row"]
 
 
-_SMALL = 50  # up to so many tasks in the run, waiting tasks are listed with their upstream tasks
-_TROUBLES = 4  # how many sentences about trouble are kept
+_SMALL = 50  # up to this many tasks, waiting ones are listed with their upstream tasks
+_TROUBLES = 4  # sentences about trouble that are kept
 
 _UNDER_WAY = frozenset({TaskStatus.RUNNING, TaskStatus.PREPARING, TaskStatus.PENDING, TaskStatus.BACKOFF})
 
@@ -54,7 +53,7 @@ class Row:
 
 
 class LiveState:
-    """The tasks under way in order of their begin, the number of tasks by status, and the last troubles."""
+    """The running tasks in order of their begin, the number of tasks by status, and the last troubles."""
 
     def __init__(self) -> None:
         self.run = ""
@@ -77,7 +76,7 @@ class LiveState:
 
     @property
     def later(self) -> int:
-        """How many tasks wait for others, with those that no event was about yet."""
+        """The number of tasks that wait for others, including tasks without an event."""
         begun = sum(
             count for status, count in self._counts.items() if status not in (TaskStatus.WAITING, TaskStatus.READY)
         )
@@ -95,7 +94,7 @@ class LiveState:
         self._update_rest(state)
 
     def update(self, state: RunState, events: Sequence[Event]) -> None:
-        """Take in one batch of events, at a cost that grows with the batch only, except for small pipelines and resets."""
+        """Apply a batch of events, at a cost that depends on the batch alone, except for small pipelines and resets."""
         if not events:
             return
         self.troubles.extend(sentence for sentence in self._narrator.narrate(state, events) if sentence.is_trouble)
@@ -209,7 +208,7 @@ class LiveProgress:
             self._draw_soon()
 
     def __call__(self, state: RunState, events: Sequence[Event], /) -> None:
-        """Take in a batch of events; it is drawn in a moment."""
+        """Apply a batch of events, which is drawn soon."""
         with self._changed:
             self._content.update(state, events)
             self._draw_soon()
@@ -236,7 +235,7 @@ class LiveProgress:
             self._live.stop()
 
     def tick(self) -> float | None:
-        """Draw the display as it is now. Returns in how many seconds a figure on it changes by itself; ``None``: never."""
+        """Draw the display now. Returns the seconds until a shown time changes; ``None``: never."""
         now = self._clock()
         with self._changed:
             self._dirty = False
@@ -255,7 +254,7 @@ class LiveProgress:
                     return
             try:
                 following = self.tick()
-            except OSError:  # the terminal is gone: the run goes on without being watched
+            except OSError:  # the terminal is gone: the run continues unwatched
                 return
             changes_in = None if following is None else max(following, _TICK)
             with self._changed:
@@ -264,7 +263,7 @@ class LiveProgress:
 
 
 class Picture:
-    """The lines of one drawing. ``changes_in`` is set once :meth:`lines` has given them all."""
+    """The lines of one drawing. ``changes_in`` is set after the last of :meth:`lines`."""
 
     def __init__(self, content: LiveState, now: float, console: Console) -> None:
         self._content, self._now = content, now
@@ -273,7 +272,7 @@ class Picture:
         self.changes_in: float | None = None
 
     def lines(self) -> Iterator[Text]:
-        """The lines from top to bottom: none wider than the terminal, and no more than fit on it."""
+        """The lines from top to bottom, as many and as wide as the terminal allows."""
         content = self._content
         yield self._head()
         most = max(3, min(_MOST_ROWS, self._height - _MOST_TROUBLE - 4))
@@ -304,7 +303,7 @@ class Picture:
         return head
 
     def _troubles(self) -> Iterator[Text]:
-        """The last troubles, the newest last. They are wrapped, not cut: the reason stands at the end."""
+        """The last troubles, the newest last. They are wrapped, not cut, because the reason comes last."""
         wide = max(self._width, 30)
         texts = [f"+{span(trouble.offset)} {trouble.text}" for trouble in self._content.troubles]
         lines = [line for text in texts for line in wrapped(text, indent=" " * 3, hang=" " * 6, width=wide)]
@@ -361,6 +360,6 @@ def _coarse(seconds: float) -> str:
 
 
 def _line(text: str, style: str = "") -> Text:
-    """The beginning of a line that is cut with an ellipsis where the terminal ends."""
+    """The beginning of a line, cut with an ellipsis at the terminal's edge."""
     line = Text(no_wrap=True, overflow="ellipsis")
     return line.append(text, style)

@@ -1,10 +1,10 @@
-"""Puts the events of a run into sentences, while they happen.
+"""Narrate the events of a run in sentences, as they happen.
 
-A run without a terminal prints these sentences; the live display shows the last ones about trouble. Events without news of
-their own have no sentence: an attempt that is placed and bound at once, a node that goes together with its attempt. What the
-descheduler of a cluster decides has sentences too: attempts that are recalled, nodes that hold pods, pods deleted.
+A run without a terminal prints these sentences; the live display shows the last ones about trouble. Events without news have no
+sentence: an attempt that is placed and bound at once, a node that ends with its attempt. The decisions of a cluster's
+descheduler have sentences too: recalled attempts, nodes that hold pods, deleted pods.
 
-In a full history each event has a line: :func:`event_text` gives it, in the same words.
+In a full history each event has a line, by :func:`event_text`, in the same words.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from spotwright.visible_text import visible
 __all__ = ["Narrator", "Sentence", "event_text", "workload_sentence"]
 
 
-_LARGE = 50  # of a loop with more iterations only troubles and every tenth of the iterations have sentences
-_NAMED = 6  # most tasks that are named; more are counted
+_LARGE = 50  # in a loop with more iterations only troubles and every tenth iteration have sentences
+_NAMED = 6  # tasks that are named at most; others are counted
 _PROGRESS_EVERY = 0.25  # progress has a sentence at each quarter of the work ...
-_PROGRESS_PAUSE = 10.0  # ... but at most once in so many seconds
+_PROGRESS_PAUSE = 10.0  # ... but at most once in this many seconds
 
 
 class Sentence(NamedTuple):
@@ -50,7 +50,7 @@ class Sentence(NamedTuple):
 class Narrator:
     """Narrates a run. It keeps track of the nodes, so give it every batch of events, in order.
 
-    One that joins a run under way begins with :meth:`join`. ``tells_all``: events without news have sentences too.
+    To join a running run, call :meth:`join` first. ``tells_all``: events without news have sentences too.
     """
 
     def __init__(self, *, tells_all: bool = False) -> None:
@@ -64,7 +64,7 @@ class Narrator:
         self._builds: dict[str, str] = {}  # by log: the first task that waits for the build; empty once it has ended
 
     def join(self, state: RunState) -> None:
-        """Begin in the middle of a run, without sentences about the past. Offsets count from the run's start."""
+        """Join a running run, without sentences about the past. Offsets count from the run's start."""
         self._start = state.started_at
         for node in state.nodes.values():
             if node.state == "ready":
@@ -85,7 +85,7 @@ class Narrator:
                 self._large[path] = {number for number, scope in enumerate(scopes) if scope.ended}
 
     def narrate(self, state: RunState, events: Sequence[Event]) -> Iterator[Sentence]:
-        """The sentences of one batch of events, in order. ``state`` is the one after the batch."""
+        """The sentences of one batch of events, in order. ``state`` is that after the batch."""
         if self._start is None and events:
             self._start = events[0].at
             if not isinstance(events[0], ev.RunCreated):
@@ -96,7 +96,7 @@ class Narrator:
                 yield Sentence(event.at - (self._start or event.at), visible(text), _is_trouble(event))
 
     def sentences(self, state: RunState, event: Event) -> list[str]:
-        """The sentences of one event, those inside large loops too. ``state`` is the one after it, or a later one."""
+        """The sentences of one event, even inside large loops. ``state`` is that after it, or a later one."""
         narrate = self._BY_TYPE.get(type(event))
         told = narrate(self, state, event) if narrate is not None else _of_workload(event)
         return [text for text in told if text]
@@ -145,7 +145,7 @@ class Narrator:
         yield f"{event.task}: does not run, the result{origin} from run {event.run} is used"
 
     def _environment(self, state: RunState, event: EnvironmentChanged) -> Iterator[str]:
-        """Of tasks with the same packages only the first has sentences about their build."""
+        """Narrate the build for only the first of several tasks with equal packages."""
         environment = (state.tasks.get(event.task) or state.retired[event.task]).environment
         if environment is None or environment.began_at is None:
             return
@@ -320,7 +320,7 @@ def _of_workload(event: Event) -> list[str]:
 
 
 def event_text(state: RunState, event: Event) -> str:
-    """One line about any event, for a full history: its sentences, or what an event without a sentence is.
+    """One line about any event, for a full history: its sentences, else what happened.
 
     ``state`` is that of the run after the event, or any later one.
     """
@@ -334,7 +334,7 @@ def event_text(state: RunState, event: Event) -> str:
 
 
 def _room(event: ev.SnapshotTaken) -> str:
-    """What the world answered before a decision."""
+    """The backend's answer before a decision."""
     answers = [f"{pool} has {'room' if room else 'no room'}" for pool, room in event.room.items()]
     answers += [f"{task} waits: {why}" for task, why in event.waiting.items()]
     answers += [f"{node} is on its way for {task}" for task, node in event.coming.items()]
@@ -366,7 +366,7 @@ _WITHOUT_SENTENCE: Mapping[type[Event], Callable[[Any], str]] = {
     ),
     ev.OutputsRead: lambda _: "more of its outputs are known",
 }
-"""What happened, for the kinds of event that may have no sentence."""
+"""What happened, for kinds of event that may lack a sentence."""
 
 
 def _more_known(event: ev.PlanExtended) -> str:
@@ -387,7 +387,7 @@ def _attempt(state: RunState, event: Event) -> AttemptState:
 
 
 def workload_sentence(event: Event) -> str:
-    """The sentence of an event of a run that an orchestrator drives; empty for events without one."""
+    """The sentence of an orchestrator's event; empty for events without one."""
     if isinstance(event, AttemptRecalled):
         pools = ", ".join(event.left_out)
         left_out = f"; {pools} {'is' if len(event.left_out) == 1 else 'are'} left out for a while" if pools else ""

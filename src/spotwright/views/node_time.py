@@ -1,4 +1,4 @@
-"""Splits the time of a node into boot, idle and unfilled time, and the time of each attempt on it.
+"""Split the time of a node into boot, idle and unfilled time, and the time of each attempt on it.
 
 Time is counted in whole parts of a second, so that the lines of a node add up to its whole time exactly.
 """
@@ -19,8 +19,8 @@ __all__ = ["SECOND", "NodeUse", "Stay", "occupy", "paid_only", "parts_of", "shar
 SECOND = 2**60
 """The parts of a second in which node time is counted.
 
-A moment is a binary floating-point number, so a power of two turns it into a whole number without any rounding, unless it lies
-within some milliseconds of 1970.
+A moment is a binary floating-point number, so a power of two makes it a whole number without rounding, except within
+milliseconds of 1970.
 """
 
 _PER_SECOND = float(SECOND)
@@ -49,7 +49,7 @@ class NodeUse:
 
 
 def share_of(requests: Resources, node: Resources | None) -> Fraction:
-    """The largest share of a node among the requests of CPU, memory and GPUs; one without requests."""
+    """The largest share of a node among the requests of CPU, memory and GPUs; 1 without requests."""
     if node is None:
         return _ONE
     shares = [Fraction(amount, node[name]) for name, amount in requests.items() if node.get(name) and _is_paid(name)]
@@ -58,12 +58,12 @@ def share_of(requests: Resources, node: Resources | None) -> Fraction:
 
 
 def _is_paid(resource: str) -> bool:
-    """Whether a resource is paid for. Storage and the number of pods are not."""
+    """Whether a resource is paid for, unlike storage and the number of pods."""
     return resource in ("cpu", "memory") or "/" in resource
 
 
 def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay]) -> NodeUse:
-    """Split the time of a node from the request for it until it is gone. All moments are Unix seconds.
+    """Split the time of a node from its request until it is gone. All moments are Unix seconds.
 
     The remainder of a share that is not a whole number of parts goes to the attempt that pays most.
     """
@@ -71,7 +71,7 @@ def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay
     last = end if ready is None else min(max(begin, parts_of(ready)), end)
     use = NodeUse(end - begin, boot=last - begin)
     node = math.lcm(*(stay.share.denominator for stay in stays))  # the node in units: every share is some of them
-    paid = 0  # what a share of the whole node has paid since the node was ready
+    paid = 0  # the payment of a share of the whole node since it was ready
     load = 0  # sum of the shares on the node, in these units
     unfilled = 0  # in these units too
     began = {}
@@ -102,7 +102,7 @@ def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay
 
 
 def paid_only(use: NodeUse) -> NodeUse:
-    """The same node, as far as attempts paid for it: the owner of its other time is unknown."""
+    """The node's time that attempts paid for: the owner of the rest is unknown."""
     return NodeUse(sum(use.used.values()), used=use.used)
 
 

@@ -1,6 +1,6 @@
-"""Runs in notebooks: HTML without scripts or style sheets, in the colours of the notebook, light or dark.
+"""Runs in notebooks: HTML without scripts or style sheets, in the notebook's light or dark colours.
 
-Every text is escaped. A colour only repeats the word beside it.
+All strings are escaped. A colour only repeats the word beside it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The deadline of a run: whether it was met, and of a missed one by how much and where the time went. Pure.
+"""The deadline of a run: whether it was met, and if missed, the delay and where the time went. Pure.
 
 On a cluster a deadline has no effect, and the plan of such a run has none.
 """
@@ -14,14 +14,14 @@ from spotwright.views.text import plural, span
 
 __all__ = ["RunDeadline", "deadline_json", "missed_text", "missed_words", "run_deadline"]
 
-_LEAST_SHARE = 0.05  # of the time until the end: shorter parts of it are not named
+_LEAST_SHARE = 0.05  # of the time until the end: shorter parts are not named
 
 
 class RunDeadline(NamedTuple):
     """The deadline of a run: Unix time, and whether it was missed; ``None`` while that is open.
 
-    If tasks have their own deadlines, it is the first one that is missed or still open, else the last one. ``late`` is
-    by how many seconds the last ``task`` ended after it, and ``why`` names where its time went; 0 and empty unless it was missed.
+    If tasks have their own deadlines, it is the first one that is missed or still open, else the last one. ``late`` is the
+    delay of the last ``task`` in seconds, and ``why`` says where its time went; 0 and empty unless missed.
     """
 
     at: float
@@ -53,7 +53,7 @@ def run_deadline(state: RunState, now: float | None = None) -> RunDeadline | Non
 
 
 def _is_late(task: TaskState, at: float, until: float) -> bool | None:
-    """Whether a task missed its deadline; ``None`` for one that is not done, as long as the moment has not passed."""
+    """Whether a task missed its deadline; ``None`` while both are open."""
     if not task.status.is_good:
         return True if until > at else None
     ended_at = task.attempts[-1].ended_at if task.attempts else None
@@ -61,7 +61,7 @@ def _is_late(task: TaskState, at: float, until: float) -> bool | None:
 
 
 def _end_of(task: TaskState, until: float) -> float:
-    """When a task ended; ``until`` for one that is not done."""
+    """The end of a task; ``until`` for an unfinished one."""
     ended_at = task.attempts[-1].ended_at if task.attempts else None
     return until if ended_at is None or not task.status.is_good else ended_at
 
@@ -74,7 +74,7 @@ def _why(state: RunState, task: TaskState, end: float) -> str:
 
 
 def _parts(state: RunState, task: TaskState, end: float) -> Iterator[tuple[float, str]]:
-    """The parts of the time from the start of the run to the end of a task: seconds, and what they were."""
+    """The parts of the time from the run's start to a task's end: seconds, and their use."""
     attempts = task.attempts
     if not attempts:
         yield end - state.started_at, "until it could start"
@@ -119,7 +119,7 @@ def missed_words(deadline: Mapping[str, Any] | None) -> str:
 
 
 def missed_text(deadline: Mapping[str, Any] | None) -> str:
-    """What is said of a missed deadline of a JSON view; empty without one."""
+    """A missed deadline of a JSON view, in full; empty without one."""
     if deadline is None or not deadline["missed"]:
         return ""
     why = f": {deadline['why']}" if deadline["why"] else ""

@@ -95,7 +95,7 @@ def run_view(state: RunState, name: str, now: float | None = None) -> dict[str, 
 
 
 def only_tasks(view: Mapping[str, Any], paths: Container[str]) -> dict[str, Any]:
-    """The view of a run with these tasks alone, and what belongs to the whole run."""
+    """The view of a run with only these tasks, and all that concerns the whole run."""
     kept = {key: [task for task in view[key] if task["path"] in paths] for key in ("tasks", "left_behind")}
     return {**view, **kept}
 
@@ -103,15 +103,15 @@ def only_tasks(view: Mapping[str, Any], paths: Container[str]) -> dict[str, Any]
 def summary(state: RunState, name: str, now: float | None = None, costs: Account | None = None) -> dict[str, Any]:
     """A run in one line: the head of :func:`run_view`, its ``cost``, and counts.
 
-    ``tasks`` holds how many there are in all and by status; ``attempts``, ``interruptions``, ``errors`` and ``cached`` are
-    counts. ``costs``: the account, where it is computed already.
+    ``tasks`` has their number in all and by status; ``attempts``, ``interruptions``, ``errors`` and ``cached`` are counts.
+    ``costs``: the account, if already computed.
     """
     costs = account(state, now) if costs is None else costs
     return {**unpriced_summary(state, name, now), **_prices(costs), "cost": amount_json(costs.whole)}
 
 
 def unpriced_summary(state: RunState, name: str, now: float | None = None) -> dict[str, Any]:
-    """A run in one line without anything of its account, which takes longer to compute than all of this."""
+    """A run in one line without its account, which takes longer than all of this."""
     statuses = [task.status.value for task in state.tasks.values() if task.plan.spec.dag is None]
     causes = [a.cause for task in chain(state.tasks.values(), state.retired.values()) for a in task.attempts]
     return {
@@ -185,7 +185,7 @@ def _task(
 
 
 def _needs(state: RunState, task: TaskState) -> dict[str, Any] | None:
-    """The needs with which the deadline of a task is computed; after its end, its whole work."""
+    """The needs from which a task's deadline is computed; after its end, its whole work."""
     needs = needs_of(state, task)
     if needs is None:
         return None
@@ -200,7 +200,7 @@ def _needs(state: RunState, task: TaskState) -> dict[str, Any] | None:
 
 
 def environment_view(name: str, task: TaskState, until: float) -> dict[str, Any] | None:
-    """The build of a task's Python environment; None where it was there already. One that goes on counts ``until`` then."""
+    """The build of a task's Python environment; ``None`` if it existed. A running build counts until ``until``."""
     built = task.environment
     if built is None or built.began_at is None:
         return None
@@ -290,7 +290,7 @@ def node_view(state: RunState, node: NodeState) -> dict[str, Any]:
 
 
 def left_out_view(state: RunState, now: float) -> Iterator[dict[str, Any]]:
-    """The last pause of each pool that this run knows, if it goes on and none of its attempts has got a node there since."""
+    """The last pause of each pool of this run, if it continues and no attempt has got a node there since."""
     attempts = [attempt for task in state.tasks.values() for attempt in task.attempts]
     decisions = sorted((each.taken_back for each in attempts if each.taken_back is not None), key=lambda each: each.at)
     for pool, (at, until, times) in {
@@ -301,7 +301,7 @@ def left_out_view(state: RunState, now: float) -> Iterator[dict[str, Any]]:
 
 
 def outputs_view(state: RunState) -> dict[str, Any]:
-    """The outputs of the run by name, as far as their tasks have succeeded."""
+    """The outputs of the run by name, of tasks that have succeeded."""
     artifacts = state.plan.graph.root.artifact_outputs
     declared = bool(artifacts or state.plan.graph.root.parameter_outputs)
     outputs = {}

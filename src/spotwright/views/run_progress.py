@@ -1,4 +1,4 @@
-"""Shows a run while it goes on: a live display in a terminal, plain lines everywhere else.
+"""Show a running run: a live display in a terminal, plain lines elsewhere.
 
 ``spotwright run`` observes its own engine; ``spotwright show --follow`` joins a run that another process drives.
 """
@@ -30,13 +30,13 @@ class Stream(Protocol):
 
 
 class Shown(Protocol):
-    """An observer of a run that may join it under way."""
+    """An observer that may join a running run."""
 
     def join(self, state: RunState, /) -> None:
         """Begin with a run that is under way."""
 
     def __call__(self, state: RunState, events: Sequence[Event], /) -> None:
-        """Show a batch of events. ``state`` is the one after them."""
+        """Show a batch of events. ``state`` is that after them."""
 
 
 class Progress(Shown, AbstractContextManager["Progress"], Protocol):
@@ -46,8 +46,7 @@ class Progress(Shown, AbstractContextManager["Progress"], Protocol):
 class PlainProgress:
     """One line per sentence, with the time since the engine began (since the run began after :meth:`join`).
 
-    Without colours or overwriting. When the reader of the stream goes away, or its disk is full, no more is
-    written and the run goes on.
+    Without colours or overwriting. If the stream's reader goes away, or its disk is full, writing stops and the run continues.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -68,7 +67,7 @@ class PlainProgress:
             self._stream.write("".join(lines))
             self._stream.flush()
         except OSError:
-            self._stream = None  # the command reports it at its end, when it writes its outcome
+            self._stream = None  # the command reports it with its outcome
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +79,7 @@ class PlainProgress:
 
 
 def make_progress(stream: TextIO) -> Progress:
-    """The live display where ``stream`` is a terminal that can move its cursor, else plain lines."""
+    """The live display if ``stream`` is a terminal that can move its cursor, else plain lines."""
     if stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
         from spotwright.views.live_table import LiveProgress
 

@@ -1,6 +1,6 @@
 """The tables that text and notebooks share: headers and cells, made from the JSON view of a run.
 
-Output artifacts have rows too: where each lies, and what KFP shows of metrics, Markdown and HTML.
+Output artifacts have rows too: their addresses, and KFP's views of metrics, Markdown and HTML.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LONGEST_VALUE = 76
 """Most columns of the value of an argument or output."""
 
 _LONGEST_NAME = 40  # columns of a display name
-_MANY = 20  # of more iterations of a task, those that succeeded at once share a line
+_MANY = 20  # with more iterations of a task, those that succeeded at once share a line
 
 
 def run_title(view: Mapping[str, Any]) -> str:
@@ -57,7 +57,7 @@ def run_title(view: Mapping[str, Any]) -> str:
 
 
 def cost_of(amount: Mapping[str, Any] | None, beside: Fraction, unit: str = "") -> str:
-    """An amount of the JSON view as a number. ``beside`` is the total that the reader sees with it."""
+    """An amount of the JSON view as a number. ``beside`` is the total shown with it."""
     if amount is None:
         return ""
     return format_money(number_of(amount), "nh" if unit and amount["money"] is None else unit, beside=beside)
@@ -77,9 +77,9 @@ def _total(view: Mapping[str, Any]) -> Fraction:
 def attempt_rows(view: Mapping[str, Any], *, by_start: bool = False) -> Rows:
     """A line per attempt, and a line with the status of each task without attempts.
 
-    Of a task with many iterations, those that succeeded at once and those that were skipped share one line each. The order is
-    that of the tasks, each named once, with its status. With ``by_start`` it is that of the attempts' begin, and the status of a
-    task without attempts is in the column of the causes, so that no column is almost empty.
+    If a task has many iterations, those that succeeded at once and those that were skipped share one line each. The order is
+    the tasks', each named once, with its status. With ``by_start`` it is that of the attempts' begin, and the status of a task
+    without attempts is in the column of causes, which saves an almost empty column.
     """
     unit = price_unit(view["prices"], view["currency"]) if view["has_prices"] else "Node-hours"
     headers = ["Task", "Status", "Attempt", "Pool", "Node", "Cause", "Began", "Seconds", unit]
@@ -105,12 +105,12 @@ def attempt_rows(view: Mapping[str, Any], *, by_start: bool = False) -> Rows:
 
 
 def _without_status(row: list[str]) -> list[str]:
-    """A row without a status column; a task's status stands in the column of causes."""
+    """A row without a status column; the task's status is in the column of causes."""
     return [row[0], "", *row[2:5], row[5] or row[1], *row[6:]]
 
 
 def in_pipeline_order(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The tasks as they stand in the pipeline: those in a loop, branch or nested pipeline directly after it.
+    """The tasks in the pipeline's order: those in a loop, branch or nested pipeline directly after it.
 
     The journal has them in the order in which their pipelines opened. The path of a task begins with that of its pipeline.
     """
@@ -127,7 +127,7 @@ def in_pipeline_order(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 def _titled(task: Mapping[str, Any]) -> str:
-    """The path of a task, with its display name where the pipeline gives it another one than its own."""
+    """The path of a task, with its display name if that differs from its own."""
     name = shorten(task["display_name"], _LONGEST_NAME)
     return f"{task['path']} ({name})" if name and name != task["written"].rpartition("/")[2] else str(task["path"])
 
@@ -193,10 +193,10 @@ def _output_text(output: Mapping[str, Any]) -> str:
     return shorten(value_text(value), LONGEST_VALUE)
 
 
-_SHOWN = ("Metrics", "ClassificationMetrics", "Markdown")  # types of which there is more to show than where they lie
+_SHOWN = ("Metrics", "ClassificationMetrics", "Markdown")  # types with more to show than their address
 _POINTS = 10  # most rows of a ROC curve
 _LINES = 30  # most lines of a Markdown text
-_BYTES = 16 * 1024  # most bytes that are read of it
+_BYTES = 16 * 1024  # bytes of it that are read at most
 _WIDTH = 100
 _VALUE = 60  # most columns of the value of a metric
 
@@ -204,7 +204,7 @@ _VALUE = 60  # most columns of the value of a metric
 def artifact_lines(view: Mapping[str, Any]) -> Iterator[str]:
     """The lines about the output artifacts of all tasks of a JSON view, in the order of the pipeline.
 
-    An artifact that the run lists as its output has a line only if there is more to show than where it lies.
+    An artifact among the run's outputs has a line only if there is more to show than its address.
     """
     tasks = [*in_pipeline_order(view["tasks"]), *view["left_behind"]]
     listed = {output["uri"] for output in view["outputs"].values() if output["kind"] == "artifact"}
@@ -261,7 +261,7 @@ def _metrics(metadata: Mapping[str, Any]) -> list[str]:
         try:
             lines += read(rest[key])
         except (KeyError, TypeError, ValueError, OverflowError):
-            continue  # absent, or of another form: it stays among the names and values
+            continue  # absent or of another form: it stays among the values
         del rest[key]
     named = [[str(name), shorten(value_text(value), _VALUE)] for name, value in rest.items()]
     return [*table(Rows(["Metric", "Value"], named, "lr"))[1:], *lines] if named else lines
@@ -275,7 +275,7 @@ def _confusion_matrix(matrix: Any) -> list[str]:
 
 
 def confusion_matrix(matrix: Any) -> tuple[list[str], list[list[float]]]:
-    """The names of the classes, and a row of numbers for each: how often it was classified as each class.
+    """The names of the classes, and a row of numbers for each: its counts by predicted class.
 
     Raises :class:`KeyError`, :class:`TypeError`, :class:`ValueError` or :class:`OverflowError` for a value of another form than
     that of kfp 2.

@@ -1,6 +1,6 @@
-"""Runs as text: one run in full, a list of runs, and the summary that stands at the end of a run.
+"""Runs as text: one run in full, a list of runs, and the summary at the end of a run.
 
-All of it is made from :func:`~spotwright.views.run_json.run_view`, so text and JSON agree.
+It is made from :func:`~spotwright.views.run_json.run_view`, so text and JSON agree.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _head(view: Mapping[str, Any]) -> Iterator[str]:
     started = _moment(view["started_at"], precisely=True)
     if not view["orchestrator"]:
         started += f", seed {view['seed']}"
-    if view["engines"] > 1 and not view["orchestrator"]:  # there each engine is a watcher, and resumes no run
+    if view["engines"] > 1 and not view["orchestrator"]:  # there each engine only watches and does not resume
         started += f", resumed {plural(view['engines'] - 1, 'time')}"
     rows = [("pipeline", view["pipeline"]), ("started", started)]
     rows += [
@@ -160,9 +160,9 @@ def _deadline(view: Mapping[str, Any]) -> Iterator[str]:
 
 
 def go_on(view: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A word and the command by which a run goes on, or is followed again; none for a run that does without.
+    """A word and the command that continues a run or follows it again; empty if neither applies.
 
-    Of the JSON view ``run``, ``status``, ``driven`` and ``orchestrator`` are read.
+    Reads ``run``, ``status``, ``driven`` and ``orchestrator`` of the JSON view.
     """
     is_left = view["status"] == "running" and not view["driven"]
     command = f"spotwright resume {view['run']}"
@@ -178,7 +178,7 @@ def _moment(at: float, *, precisely: bool = False) -> str:
 
 def _trials(view: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The trials of a Katib experiment, each with its parameters, and its metrics once Katib has collected them."""
-    if view["orchestrator"] in ("", ON_KFP):  # of what else is watched, trials alone have parameters
+    if view["orchestrator"] in ("", ON_KFP):  # of other watched runs, only trials have parameters
         return
     for task in tasks:
         known = ", ".join(f"{name}={value_text(value)}" for name, value in task["outputs"]["parameters"].items())
@@ -202,9 +202,9 @@ def _environments(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _placed(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
-    """What a deadline or a webhook decided about each attempt: where it went or waited, what followed, why it stayed or left.
+    """The decisions of a deadline or a webhook about each attempt: where it went or waited, what followed, why it stayed or left.
 
-    The last line has the figures that the deadline of the task is reckoned with.
+    The last line has the figures behind the task's deadline.
     """
     for attempt in task["attempts"]:
         last = _left(view, attempt) if attempt["moved_why"] else attempt["kept_why"]
@@ -246,14 +246,14 @@ def _end(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str,
 
 
 def end_sentence(path: str, attempt: Mapping[str, Any]) -> str:
-    """How an attempt of the JSON view that has a cause ended: ``train attempt 1 on spot-1 was interrupted: its node is gone``."""
+    """How an attempt of the JSON view with a cause ended: ``train attempt 1 on spot-1 was interrupted: its node is gone``."""
     where = f" on {attempt['node']}" if attempt["node"] else ""
     how = ended(Cause(attempt["cause"]), attempt["why"], attempt["progress"])
     return f"{path} attempt {attempt['number']}{where} {how}{_when(attempt)}"
 
 
 def _when(attempt: Mapping[str, Any]) -> str:
-    """The times between which an attempt with an unreported end ended, with the proof of the first; else empty."""
+    """The bounds of an unreported end of an attempt, with the proof of the first; else empty."""
     if attempt["ended_by"] is None:
         return ""
     began = attempt["bound_at"] if attempt["runs_since"] is None else attempt["runs_since"]
@@ -263,9 +263,9 @@ def _when(attempt: Mapping[str, Any]) -> str:
 
 
 def following(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
-    """What followed an attempt. One that was stopped with its run is repeated when the run is resumed.
+    """The decision after an attempt. One that was stopped with its run is repeated at the resume.
 
-    Of the JSON view ``run`` and ``orchestrator`` are read, of the task the ``number`` of each of its ``attempts``.
+    Reads ``run`` and ``orchestrator`` of the JSON view, and the ``number`` of each of the task's ``attempts``.
     """
     cause = Cause(attempt["cause"])
     if cause is not Cause.CANCELLED or view["orchestrator"]:
@@ -277,7 +277,7 @@ def following(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping
 
 
 def _failure(view: Mapping[str, Any], task: Mapping[str, Any], *, briefly: bool) -> Iterator[str]:
-    """Why a task has failed. ``briefly`` leaves out a reason that the ends of its attempts give.
+    """Why a task has failed. ``briefly`` omits a reason that its attempts' ends give.
 
     Empty for a pipeline or loop that failed because of a task inside it: that task has the reason.
     """
@@ -292,7 +292,7 @@ def _failure(view: Mapping[str, Any], task: Mapping[str, Any], *, briefly: bool)
 
 
 def _end_of_build(environment: Mapping[str, Any] | None) -> Iterator[str]:
-    """The end of the log of a build that failed, and the command that prints the whole log."""
+    """The end of a failed build's log, and the command that prints the whole log."""
     if environment is not None and environment["status"] == "failed":
         for line in environment["last_lines"]:
             yield from fitted(f"    said  {shorten(line.strip(), LONGEST_VALUE)}", hang=" " * 10)
@@ -310,7 +310,7 @@ def _waits(view: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Itera
 
 def left_out_lines(left_out: Sequence[Mapping[str, Any]]) -> list[str]:
     """The pools that new attempts avoid, with a title; empty without such pools."""
-    named = [item for item in left_out if item["pool"]]  # the rest belongs to others
+    named = [item for item in left_out if item["pool"]]  # others have no name here
     return _titled("Pools left out, because attempts waited in vain for a node", map(_left_out, named))
 
 

@@ -1,9 +1,9 @@
-"""What runs spent: the charges of each as a list, rows for finance, and totals by pool, task and cause.
+"""The spending of runs: their charges as a list, rows for finance, and totals by pool, task and cause.
 
 In the list every second of every node is on exactly one line. An attempt is one charge. The boot, the idle and the unfilled
-time of a node are one charge each. So the sum of all charges is node time times price, as in the account. For finance the
-columns are FOCUS 1.2's, the FinOps Open Cost and Usage Specification. Accounts are added up one at a time, so that
-thousands of runs need the memory of one.
+time of a node are one charge each. So all charges sum up to node time times price, as in the account. For finance the columns
+are FOCUS 1.2's, the FinOps Open Cost and Usage Specification. Accounts are added one at a time, so that thousands of runs need
+the memory of one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Line(StrEnum):
     ATTEMPT = "attempt"  # the part of a node that an attempt used
     BOOT = "boot"  # from the request for a node until it is ready
     IDLE = "idle"  # ready and empty
-    UNFILLED = "unfilled"  # the part that no attempt had requested while another part was in use
+    UNFILLED = "unfilled"  # the unrequested part while another part was in use
 
 
 class Charge(NamedTuple):
@@ -76,7 +76,7 @@ class Charge(NamedTuple):
 
     @property
     def lost(self) -> tuple[Fraction, Fraction]:
-        """The least and the most of it that was spent on work which was not kept, as parts of one; empty while it runs."""
+        """The least and the most share that went to unkept work, from 0 to 1; empty while it runs."""
         if self.cause is None or self.kept is None:
             return _NOTHING_LOST
         return 1 - self.kept.high, 1 - self.kept.low
@@ -86,7 +86,7 @@ _NOTHING_LOST = (Fraction(0), Fraction(0))
 
 
 def charges_of(account: Account) -> Iterator[Charge]:
-    """All charges of a run, node by node; those without any node time are left out."""
+    """All charges of a run with node time, node by node."""
     pools = {node.name: node.pool for node in account.nodes}
     for node in account.nodes:
         for line, amount in ((Line.BOOT, node.boot), (Line.IDLE, node.idle), (Line.UNFILLED, node.unfilled)):
@@ -157,7 +157,7 @@ LEFT_OUT: Mapping[str, str] = {
     "ServiceName, PublisherName, SkuId, SkuPriceId": "they are names and numbers in the provider's own catalogue",
     "PricingCurrency...": "prices are in the billing currency",
 }
-"""Columns of FOCUS that the rows do not have, and why."""
+"""Columns of FOCUS that the rows lack, and why."""
 
 _CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 _UNIT = Decimal(1).scaleb(-DECIMALS)
@@ -311,7 +311,7 @@ class TaskTotal:
 class RunLine(NamedTuple):
     """One run in a list. ``saved`` is ``None`` without a comparison; then ``why`` says why.
 
-    ``planned`` is the forecast of its cost (p10, p50, p90), where a plan was made before the run.
+    ``planned`` is the forecast of its cost (p10, p50, p90), if a plan was made before the run.
     """
 
     run: str
@@ -351,7 +351,7 @@ class Total:
 
 
 class Totals:
-    """The totals of the runs that were added, by kind of figures."""
+    """The totals of the added runs, by kind of figures."""
 
     def __init__(self) -> None:
         self.by_kind: dict[Kind, Total] = {}
@@ -374,7 +374,7 @@ class Totals:
         written: Mapping[str, str] | None = None,
         planned: tuple[float, float, float] | None = None,
     ) -> None:
-        """Add a run. ``written`` has the paths of tasks as the pipeline has them, without the number of an iteration."""
+        """Add a run. ``written`` has the tasks' paths without numbers of iterations."""
         kind = Kind("", "") if account.unpriced else Kind(account.currency, account.prices)
         total = self.by_kind.setdefault(kind, Total())
         _add_lines(total, account)
@@ -391,7 +391,7 @@ class Totals:
 
 
 def pipeline_of(state: RunState) -> str:
-    """The name of the pipeline of a run, or of the object that it is."""
+    """The name of a run's pipeline, or of its object."""
     return state.meta.pipeline or state.plan.graph.name
 
 
@@ -518,7 +518,7 @@ def _money(low: Fraction, high: Fraction, whole: Amount) -> str:
 
 
 def _planned(total: Total, unit: str) -> Iterator[str]:
-    """Plan against actual, for the runs before which a plan was made."""
+    """Plan against actual, for the runs with a plan."""
     for line in total.lines:
         if line.planned is None or line.whole.money is None:
             continue

@@ -1,6 +1,6 @@
-"""Plain text of every view: the words for causes, durations and stored values, and tables of aligned columns without colour.
+"""Plain text of every view: words for causes, durations and stored values, and aligned tables without colour.
 
-Cells and sentences are laid out as :func:`visible` shows them, so a name can neither move a column nor drive the terminal.
+Cells and sentences go through :func:`visible`, so that names can neither shift a column nor control the terminal.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def ended(cause: Cause, why: str, progress: float | None) -> str:
 
 
 def after_cause(cause: Cause, following: str) -> str:
-    """The decision after an attempt, for a place that has just named the cause: the cause is not repeated."""
+    """The decision after an attempt, without the cause that was just named."""
     return following.removeprefix(f"{cause}, and ")
 
 
@@ -75,7 +75,7 @@ _NAME_ERROR = re.compile(r"NameError: name '\w{1,99}' is not defined")
 
 
 def last_words(line: str, width: int | None = None) -> str:
-    """The last line of a log, as wide as asked for, with what it means in a component of KFP."""
+    """The last line of a log, cut to ``width``, with its meaning in a component of KFP."""
     said = line if width is None else shorten(line, width)
     if _NAME_ERROR.search(line[:300]) is None:
         return said
@@ -103,17 +103,17 @@ def time_of_day(at: float) -> str:
 def span(seconds: Fraction | float) -> str:
     """A duration for people, to a tenth of a second at most: 9.97 seconds are ``10s``.
 
-    A clock set back in between would give a negative duration; that is ``0s``.
+    A negative duration, from a clock set back, is ``0s``.
     """
     return format_duration(max(0.0, round(float(seconds), 1)))
 
 
 _DEEPEST = 200
-"""Levels of a value that are shown: a task may return lists within lists as deep as Python can follow."""
+"""Levels of a value that are shown: a task may return lists nested as deep as Python allows."""
 
 
 def readable(value: Any, level: int = 0) -> Any:
-    """A stored value with ``@env:TOKEN`` instead of the marker of a secret, and ``...`` for what lies too deep to be shown."""
+    """A stored value with ``@env:TOKEN`` instead of the marker of a secret, and ``...`` below the deepest level."""
     if isinstance(value, str):
         return _SECRET.sub(lambda match: re.sub(r"\\(.)", r"\1", match[1]), value)
     if isinstance(value, Mapping):
@@ -163,8 +163,8 @@ class Rows(NamedTuple):
 def table(whole: Rows) -> list[str]:
     """The lines of a table without its empty columns; none for a table without rows.
 
-    Where the terminal is too narrow, the columns that the table can spare are left out, and named below it; where that does not
-    suffice, each row is a paragraph.
+    On a narrow terminal the spare columns are omitted, and named below the table; if that does not suffice, each row is a
+    paragraph.
     """
     used, width = whole.used(), terminal_width()
     lines = _lines(used)
@@ -193,7 +193,7 @@ def _fits(lines: Sequence[str], width: int) -> bool:
 
 
 def hanging_table(whole: Rows, *, indent: str) -> Iterator[str]:
-    """The lines of a table whose last column is wrapped where the terminal is too narrow for it; paragraphs if it is narrower.
+    """The lines of a table whose last column is wrapped on a narrow terminal; on a very narrow one, paragraphs.
 
     All columns are left-aligned.
     """
@@ -233,7 +233,7 @@ def terminal_width() -> int | None:
 
 
 def fitted(line: str, *, hang: str = "") -> Iterator[str]:
-    """The line, wrapped between words where it is wider than the terminal; ``hang`` is the indent of its continuation."""
+    """The line, wrapped between words to the terminal's width; ``hang`` is the indent of continuations."""
     width, line = terminal_width(), visible(line)
     if width is None or len(line) <= width:
         yield line
@@ -253,7 +253,7 @@ def _column(header: str, cells: Sequence[str], align: str) -> list[str]:
 
 
 def _on_the_point(cells: Sequence[str]) -> list[str]:
-    """Pad on the right, so that the points of right-aligned numbers are below each other."""
+    """Pad on the right, so that the decimal points of right-aligned numbers align."""
     tails = [len(cell) - cell.rindex(".") if "." in cell else 0 for cell in cells]
     return [cell + " " * (max(tails) - tail) if cell else "" for cell, tail in zip(cells, tails, strict=True)]
 

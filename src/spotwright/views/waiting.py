@@ -1,4 +1,4 @@
-"""Says why a task waits: for upstream tasks, its Python environment, a node, the end of a backoff; or that it will not start."""
+"""Say why a task waits: for upstream tasks, its Python environment, a node or a backoff; or that it will not start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Waiting", "booting_nodes", "status_word", "waiting_for"]
 _BEFORE_AN_ATTEMPT = (TaskStatus.WAITING, TaskStatus.READY, TaskStatus.PREPARING, TaskStatus.BACKOFF)
 
 
-_NAMED = 3  # most upstream tasks that are named; more are counted
+_NAMED = 3  # upstream tasks that are named at most; others are counted
 
 
 class Waiting(NamedTuple):
@@ -86,13 +86,13 @@ def _for_tasks(state: RunState, task: TaskState) -> Waiting:
 
 
 def _for_successor(orchestrator: str, task: TaskState) -> str:
-    """Whose turn it is to make the next attempt; and what to do about a silent node that holds the pod of the last one."""
+    """Who makes the next attempt; and the remedy for a silent node that holds the pod of the last one."""
     text = f"waits until its {orchestrator} makes attempt {len(task.attempts) + 1}"
     held = task.last.held
     if held is None:
         return text
     since = "" if held.since is None else f" since {time_of_day(held.since)}"
-    from spotwright.clouds.providers import commands_to_free  # here: for runs in a cluster alone
+    from spotwright.clouds.providers import commands_to_free  # here: only for runs in a cluster
 
     taint, delete = commands_to_free(held.node)
     return (

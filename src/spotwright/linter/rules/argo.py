@@ -82,7 +82,7 @@ def _daemons(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _dropped(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """Fields that Argo 4.0 has not any more."""
+    """Fields that Argo 4.0 dropped."""
     if not _is_workflow(subject) or settings.is_before("argo", (4, 0)):
         return
     top = subject.record.top

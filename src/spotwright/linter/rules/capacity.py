@@ -60,7 +60,7 @@ def _gang(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def _needed(pods: Pods) -> int:
-    """How many pods the object says that it needs at least, by ``minAvailable``; very many if it does not."""
+    """The least number of pods that the object needs (``minAvailable``); very large if unset."""
     owner = pods.owner
     given = [] if owner is None else [owner.get("spec", *above, "minAvailable") for above in _MINIMA]
     return min((int(one) for one in given if is_whole(one) and one > 0), default=2**31)
@@ -70,7 +70,7 @@ _MINIMA = ((), ("runPolicy", "schedulingPolicy"), ("jobTemplate", "spec"))
 
 
 def _apart(pods: Pods, settings: Settings) -> Iterator[Problem]:
-    """Pods that keep each other out of a domain of which there are fewer than pods."""
+    """Pods that exclude each other from a topology domain, with fewer domains than pods."""
     count = pods.group.at_once if pods.group is not None else None
     pools = [pool for pool in settings.pools.values() if admits(pool, pods.constraints, pods.requests)]
     if count is None or count < 2 or not pools:

@@ -1,10 +1,10 @@
 """Rules on fields that the API server drops in silence, and on what lint could not check.
 
-Fields of a pod at a wrong level, or of an older release of the Trainer, have no effect. The levels come from the table of kinds:
-a field of a pod belongs into the pod spec, and into no object around it. A value that cannot be read is a finding too, because
-what depends on it was not checked; all else is left to the validators of schemas. Sources: the Kubernetes
-API reference; the custom resource definitions that :mod:`spotwright.kinds.kind` names; kubeflow/trainer
-v2.0 to v2.3, ``pkg/apis/trainer/v1alpha1/trainjob_types.go``.
+Fields of a pod at a wrong level, or of an older release of the Trainer, have no effect. The levels come from the table of
+kinds: a pod's field belongs in the pod spec, not in an object around it. An unreadable value is a finding too, because what
+depends on it was not checked; the rest is left to schema validators. Sources: the Kubernetes API reference; the custom resource
+definitions that :mod:`spotwright.kinds.kind` names; kubeflow/trainer v2.0 to v2.3,
+``pkg/apis/trainer/v1alpha1/trainjob_types.go``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _OWN: Mapping[tuple[str, str], frozenset[str]] = {
     ("jobset.x-k8s.io", "spec"): frozenset({"ttlSecondsAfterFinished", "successPolicy"}),
     ("trainer.kubeflow.org", "spec"): frozenset({"ttlSecondsAfterFinished", "successPolicy"}),
 }
-"""Fields that look like a pod's or a Job's and are the kind's own, by its group and the last step of their level."""
+"""Fields of a kind that look like a pod's or a Job's, by its group and the last step of their level."""
 
 _DEADLINE = "activeDeadlineSeconds"  # a field of Jobs and of pods
 _SKIPPED = frozenset({"machinelearning.seldon.io", "sparkoperator.k8s.io", "argoproj.io", "tekton.dev"})
@@ -84,14 +84,14 @@ def _at_levels(subject: KubeObject) -> Iterator[Misspelt]:
 
 
 def _homes(subject: KubeObject) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The levels of an object at which retries may be written, each with the words that it has."""
+    """The levels of an object at which retries may be written, each with its fields."""
     for level, own in subject.record.retries.levels.items():
         for at in matching(subject.value, tuple(level.split("."))):
             yield at, own
 
 
 def _retries_elsewhere(subject: KubeObject) -> Iterator[Misspelt]:
-    """Words for retries where the kind does not have them: from another system, or from another level."""
+    """Retry fields that the kind does not have there: from another system, or from another level."""
     for at, own in _homes(subject):
         for name in subject.mapping(*at):
             if name in RETRY_WORDS and name not in own:
@@ -113,7 +113,7 @@ def _retry_fix(subject: KubeObject, at: Path, name: str) -> str:
 
 
 def _index(subject: KubeObject, at: Path, to: tuple[str, ...]) -> str:
-    """The index of the item of a list that a level is in; that of its template for a task of Argo; empty where it is in none."""
+    """The index of the list item around a level; for a task of Argo, its template's; empty outside lists."""
     if subject.group == "argoproj.io" and ("dag" in at or "steps" in at):
         return str(_template_indexes(subject, to).get(subject.mapping(*at).get("template"), ""))
     return str(at[len(to)]) if at[: len(to)] == to and len(at) > len(to) else ""
@@ -151,7 +151,7 @@ def _levels(subject: KubeObject) -> Iterator[_Level]:
 
 
 def _levels_of(subject: KubeObject, place: PodPlace) -> Iterator[_Level]:
-    """The levels from the object's spec down to the pod template, as far as the object has them."""
+    """The levels from the object's spec down to the pod template, if present."""
     job = len(place.steps) - place.job if place.job else 0
     for length in range(1, len(place.steps) + 1):
         steps = place.steps[:length]
@@ -348,7 +348,7 @@ def _next_steps(subject: KubeObject) -> Iterator[tuple[Path, str]]:
 
 
 def _no_template(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
-    """A place of pods that is there and has no pod spec."""
+    """A place for pods that is present but has no pod spec."""
     for place in subject.record.places:
         if place.form != "T" or not place.steps or subject.group in _SKIPPED:
             continue
@@ -409,7 +409,7 @@ def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
 
 
 def _unknown_kind(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """Pods of an unknown kind, so that no rule has looked at them."""
+    """Pods of an unknown kind, which no rule has checked."""
     if subject.record.is_known or any(True for _ in pod_groups(subject.value, settings.pod_paths)):
         return
     for path in likely_pods(subject.value) if subject.kind and subject.api_version else ():
@@ -424,7 +424,7 @@ def _unjudged(subject: KubeObject, path: Path) -> NotJudged:
 
 
 def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
-    """What the object says of itself in an unreadable form: its version, its policy."""
+    """An unreadable version or policy of the object."""
     placed = placed_kind(subject.kind)
     if placed is not None and not subject.api_version:
         text = f"{subject.label} has no apiVersion, so it was not checked"

@@ -1,6 +1,6 @@
 """Rules on training frameworks that answer SIGTERM with exit code 0, which Jobs, Argo and Kubeflow Pipelines take for a success.
 
-Looked at are Python files, the sources of components in compiled pipelines, and programs and options in the commands of pods.
+They read Python files, component sources in compiled pipelines, and programs and options in pods' commands.
 
 Sources: transformers 5.24, ``trainer_jit_checkpoint.py`` (it saves and sets ``should_training_stop``, so ``train()`` returns);
 lightning 2.6.6, ``pytorch/trainer/connectors/signal_connector.py`` and ``pytorch/utilities/exceptions.py``
@@ -26,7 +26,7 @@ __all__ = ["RULES"]
 
 
 Find = Callable[[PythonFile], Iterator[ast.AST]]
-"""Finds the places of a program where it ends with 0 at SIGTERM."""
+"""Finds where a program ends with 0 at SIGTERM."""
 
 _JIT = "enable_jit_checkpoint"
 _OPTION = re.compile(r"--enable[_-]jit[_-]checkpoint(?![\w-])[=\s]?\s{0,8}([A-Za-z0-9]{0,5})")

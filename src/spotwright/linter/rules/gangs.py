@@ -1,4 +1,4 @@
-"""Rules on pods that train together: how those that stay go on when one is lost, and where they meet.
+"""Rules on pods that train together: how the others continue when one is lost, and where they meet.
 
 Sources: jobset v0.12, ``pkg/webhooks/jobset_webhook.go``, ``pkg/controllers/in_place_restart.go``,
 ``cmd/in-place-restart-agent``; PyTorch 2.15, ``torch/distributed/elastic/rendezvous``; kubeflow/trainer v1.9,
@@ -38,7 +38,7 @@ _NAME = TORCHRUN_VARIABLE["name"]
 
 
 def _elastic(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """An elastic job without a master, or a TrainJob that meets by c10d: all ranks have one template, which is on spot."""
+    """An elastic job without a master, or a TrainJob with a c10d rendezvous: all ranks share one template, on spot."""
     if subject.record.hands_down:
         yield from _of_trainer(subject, settings)
     if "spec.elasticPolicy" not in subject.record.retries.types or not subject.mapping("spec", "elasticPolicy"):
@@ -73,7 +73,7 @@ def _of_trainer(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
 
 
 def _shared_template(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """Pods of one template that meet, by c10d, at one of them."""
+    """Pods of one template with a c10d rendezvous at one of them."""
     owner = pods.owner
     if not pods.asks_for_spot or owner is None or not pods.are_several or owner.mapping("spec", "elasticPolicy"):
         return
@@ -145,7 +145,7 @@ def _without_agent(subject: KubeObject, _settings: Settings) -> Iterator[Problem
 
 
 def _restarts_all(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """Volcano's Jobs that restart all pods of a task for one that is lost, though they may run with fewer."""
+    """Volcano Jobs that restart all pods of a task when one is lost, though they may run with fewer."""
     if subject.record not in volcano.KINDS or not subject.record.places:
         return
     top = subject.record.places[0].steps[:-3]  # above tasks.*.template

@@ -1,6 +1,6 @@
-"""Rules on compiled pipelines: retries that KFP does not make, affinity that it reads otherwise, executors that were mixed up.
+"""Rules on compiled pipelines: retries that KFP does not make, affinity that it reads differently, settings of unknown executors.
 
-What backends do was tried on KFP 2.15.0, 2.16.1 and 2.17.0 with Argo 3.7.3 and 4.0.5; docs/kinds/kfp.md says more. Sources:
+Tried on KFP 2.15.0, 2.16.1 and 2.17.0 with Argo 3.7.3 and 4.0.5; docs/kinds/kfp.md says more. Sources:
 kubeflow/pipelines ``argocompiler/container.go``, ``backend/src/v2/driver/k8s.go``; #13452, #14245.
 """
 
@@ -117,7 +117,7 @@ def _merged(pipeline: Pipeline, _settings: Settings) -> Iterator[Problem]:
 
 
 def _unheard(pipeline: Pipeline, _settings: Settings) -> Iterator[Problem]:
-    """A platform document without the part that KFP knows: it is then read as the pipeline itself."""
+    """A platform document without the part that KFP knows: KFP then reads it as the pipeline itself."""
     if pipeline.platforms and "kubernetes" not in pipeline.platforms:
         names = ", ".join(pipeline.platforms)
         yield Problem(

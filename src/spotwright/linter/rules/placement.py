@@ -47,9 +47,9 @@ _FIX = (
 
 
 def _required_spot(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
-    """Affinities of kfp 1 with which only spot nodes will do. Current ones are read with the pods of their tasks.
+    """Affinities of kfp 1 that require spot nodes. Current ones are checked with their tasks' pods.
 
-    A file that uses Spotwright says by its policy what is meant.
+    A file that uses Spotwright states its intent by its policy.
     """
     if any(name.partition(".")[0] == "spotwright" for name in file.modules()):
         return
@@ -64,7 +64,7 @@ def _required_spot(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
 
 
 def _required_part(call: ast.Call, assigned: dict[str, ast.Call]) -> ast.AST | None:
-    """What the call requires of nodes; ``None`` where it only prefers, or where the file does not say it."""
+    """What the call requires of nodes; ``None`` if it only prefers, or the file does not say."""
     given = call.args[0] if call.args else None
     affinity = assigned.get(given.id) if isinstance(given, ast.Name) else given
     if affinity is None:
@@ -141,7 +141,7 @@ def _no_fallback(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 def _ignored_preference(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if pods.reach is not Reach.PREFERRED or pods.is_queued:
         return
-    if any(one.key == COMPUTE_CLASS for one in pods.conditions):  # which has the order
+    if any(one.key == COMPUTE_CLASS for one in pods.conditions):  # it defines the order
         return
     every = list(settings.pools.values())
     used = [
@@ -202,7 +202,7 @@ def _bound_daemons(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _wrong_market(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """A group of Ray whose market type, by which Ray gives it tasks, is not that of the nodes it asks for."""
+    """A Ray group whose market type, by which Ray assigns tasks, differs from that of its nodes."""
     if pods.owner is None or pods.owner.group != "ray.io" or pods.is_queued:
         return
     group = pods.spec[:-2]
@@ -241,7 +241,7 @@ _RAY_CLUSTER = (
 
 
 def _below_cut_off(pods: Pods, settings: Settings) -> Iterator[Problem]:
-    """Pods with a priority for which the cluster autoscaler makes no nodes."""
+    """Pods whose priority is too low for the cluster autoscaler to add nodes."""
     found = priority(pods.value, _none_beside if pods.owner is None else pods.owner.beside.of_kind)
     pools = settings.pools.values() or _ASSUMED
     text = "" if found is None else below_cut_off(found.value, found.maker, pools, settings.target)

@@ -126,7 +126,7 @@ def _limits_missing(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _accelerator(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """Accelerators of a task of KFP that its backend does not give it."""
+    """Accelerators that KFP's backend does not give a task."""
     for container in pods.containers if pods.form == "K" else ():
         resources = mapping_at(container.value, "resources")
         if loss := accelerator_loss(resources):
@@ -135,7 +135,7 @@ def _accelerator(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _accelerator_advice(accelerator: Shape) -> str:
-    """The calls that give the task's own accelerator; empty, which is the rule's advice, where its type is not NVIDIA's."""
+    """The calls that request the task's accelerator; empty, for the rule's advice, if it is not NVIDIA's."""
     kind = str(accelerator.get("type") or accelerator.get("resourceType") or "").lower().replace("_", "-")
     count = str(accelerator.get("count") or accelerator.get("resourceCount") or "1")
     if not kind.startswith("nvidia-"):
@@ -209,7 +209,7 @@ _SHIELDS_OF_THE_PAST = ("karpenter.sh/do-not-evict", "karpenter.sh/do-not-consol
 
 
 def _old_karpenter(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
-    """Kinds, versions and fields of Karpenter that today's versions do not serve."""
+    """Kinds, versions and fields of Karpenter that current releases do not serve."""
     key = (subject.group, subject.kind)
     if key in _KARPENTER_KINDS:
         text = f"Karpenter 0.33 and later have no {subject.kind}, so {subject.label} makes no node"
@@ -227,7 +227,7 @@ def _old_karpenter(subject: KubeObject, _settings: Settings) -> Iterator[Problem
 
 
 def _old_fields(subject: KubeObject) -> Iterator[tuple[Path, str, str]]:
-    """Fields of a NodePool that ``karpenter.sh/v1`` has not, or elsewhere: the path in the spec, the text and the fix."""
+    """NodePool fields that ``karpenter.sh/v1`` lacks or has elsewhere: the path in the spec, the text and the fix."""
     for name in subject.mapping("spec"):
         if name in _OF_NODE_POOLS:
             yield (name,), f"has {name} in its spec, which karpenter.sh/v1 drops", f"Write {_OF_NODE_POOLS[name]}."
@@ -275,7 +275,7 @@ def _old_flag(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _old_script(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
-    """A shell script, which YAML reads as a text."""
+    """A shell script, which YAML reads as a string."""
     whole = subject.document.get((), None)
     if isinstance(whole, str) and re.search(r"\bgcloud\b.*\s--preemptible(?!\S)", whole, re.DOTALL):
         yield Problem(subject.base, "this makes nodes with gcloud --preemptible, which live a day at most")

@@ -67,7 +67,7 @@ _TODAY = frozenset({"kubernetes", "k8s"})
 
 
 def _is_of_today(finding: Kfp1Finding, node: ast.AST, modules: frozenset[str]) -> bool:
-    """Whether a name is used as kfp 2 has it: a function of ``kfp.kubernetes``, or an ``apply`` of another library."""
+    """Whether a name has its kfp 2 meaning: a function of ``kfp.kubernetes``, or an ``apply`` of another library."""
     if not isinstance(node, ast.Attribute):
         return False
     owner = ast.unparse(node.value)
@@ -421,7 +421,7 @@ def _declared_global(table: symtable.SymbolTable) -> Iterator[str]:
 
 
 _GIVEN = ("kfp", "typing", "__future__")
-"""Modules whose names KFP writes above the function of a component."""
+"""Modules that KFP imports above the function of a component."""
 
 
 def _imports_outside(file: PythonFile, _settings: Settings) -> Iterator[Problem]:

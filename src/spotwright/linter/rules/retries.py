@@ -59,7 +59,7 @@ def _bare_pods(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _no_retries(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """Jobs whose first failed pod is the last one, though an interruption fails pods."""
+    """Jobs that end with their first failed pod, though an interruption fails pods."""
     spec = _job_spec(pods)
     if not pods.asks_for_spot or not spec or pods.retry is not Retry.JOB or pods.duty is PodRole.HOOK:
         return
@@ -196,7 +196,7 @@ def _restart_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 _POLICIES = ("Always", "OnFailure", "Never")
 _OF_JOBS = ("OnFailure", "Never")
-_ALIKE, _SURE = 0.7, 0.85  # of a word and the one that may be meant, or that is
+_ALIKE, _SURE = 0.7, 0.85  # similarity of a word to the one that may be meant, or is
 
 
 def _unknown_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -214,14 +214,14 @@ def _unknown_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _meant(given: str, known: Sequence[str], path: Path) -> tuple[str, tuple[Mend, ...]]:
-    """The advice for a word outside the known few, and the change where no other can be meant."""
+    """The advice for an unknown value, and the fix where only one can be meant."""
     near = known[0] if len(known) == 1 else nearly(given, known, _ALIKE)
     sure = nearly(given, known, _SURE)
     return f"Write {near}." if near else "", (Mend("replace", path, sure),) if sure else ()
 
 
 def _unknown_values(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
-    """Fields of retries with a word that the kind does not have."""
+    """Retry fields with a value that the kind does not have."""
     version = subject.api_version.rpartition("/")[2]
     for path, words, only in subject.record.retries.values:
         for at in matching(subject.value, tuple(path.split("."))) if only in ("", version) else ():
@@ -248,7 +248,7 @@ def _trapped(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _never_restarts(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """Roles of the training operator on spot that are not made again after an interruption with notice."""
+    """Roles of the training operator on spot that are not recreated after an interruption with notice."""
     if pods.retry is not Retry.ROLE or not pods.asks_for_spot or pods.owner is None:
         return
     at = pods.spec[:-2]

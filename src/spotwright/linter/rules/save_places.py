@@ -1,7 +1,7 @@
-"""Where the containers of a pod save their work, and what becomes of that place when the pod or its node is gone.
+"""Where the containers of a pod save their work, and whether that place survives the pod and its node.
 
-Rules on checkpoints ask here. A folder is read from arguments, from the words of a shell script and from variables; its volume is
-that of the deepest mount above it. Names of options are those of the training frameworks (``--output_dir``, ``--save_dir``,
+The rules on checkpoints use it. Folders are found in arguments, shell scripts and variables; a folder's volume is that of the
+deepest mount above it. Names of options are those of the training frameworks (``--output_dir``, ``--save_dir``,
 ``--checkpoint-dir``). Sources: Kubernetes documentation, "Volumes", "Ephemeral Volumes"; the drivers' own documentation.
 """
 
@@ -47,8 +47,8 @@ _UPLOADS = re.compile(
 class SavePlace(NamedTuple):
     """A folder in which a container saves. ``option`` is the argument or the variable that names it.
 
-    ``is_certain``: what lies there is needed to go on; else it may be a result that is copied elsewhere at the end.
-    ``is_written``: the option names what is written, and not what may only be read, as the folder of a checkpoint may.
+    ``is_certain``: a resume needs its content; else it may be a result that is copied elsewhere at the end.
+    ``is_written``: the option names a folder that is written; a checkpoint's folder may only be read.
     """
 
     folder: str
@@ -58,7 +58,7 @@ class SavePlace(NamedTuple):
 
 
 def names_checkpoint(text: str) -> bool:
-    """Whether a name is one of checkpoints."""
+    """Whether a name means checkpoints."""
     return _CHECKPOINT.search(text) is not None
 
 
@@ -77,7 +77,7 @@ def save_places(container: Container) -> Iterator[SavePlace]:
 
 
 def _words(container: Container) -> Iterator[str]:
-    """The words of the command and the arguments; a word that is a shell script is taken apart."""
+    """The words of the command and the arguments; shell scripts are split."""
     for word in container.words:
         yield from re.findall(r"[^\s;&|'\"]+", word[:_LONGEST]) if re.search(r"\s", word) else [word]
 
@@ -124,7 +124,7 @@ _UNWRITABLE = {
 
 
 def mounts_of(pods: Pods, container: Container) -> Iterator[tuple[Path, Shape]]:
-    """The mounts of a container, with their paths; of an executor those of its Kubernetes settings."""
+    """The mounts of a container, with their paths; an executor's are in its Kubernetes settings."""
     for index, one in enumerate(items_of(container.value.get("volumeMounts"))):
         yield (*container.path, "volumeMounts", index), mapping_of(one)
     for name in ("pvcMount", "emptyDirMounts", "genericEphemeralVolume") if pods.form == "K" else ():
@@ -133,7 +133,7 @@ def mounts_of(pods: Pods, container: Container) -> Iterator[tuple[Path, Shape]]:
 
 
 def _mount_of(pods: Pods, container: Container, folder: str) -> tuple[Path, Shape] | None:
-    """The deepest mount that has a folder."""
+    """The deepest mount that contains a folder."""
     around = [
         (len(at), path, mount)
         for path, mount in mounts_of(pods, container)
@@ -148,7 +148,7 @@ def _volume(pods: Pods, mount: Shape) -> Shape:
 
 
 def lost_place(pods: Pods, path: Path, mount: Shape) -> LostPlace | None:
-    """What a mount is if it goes with the pod or its node; ``None`` if what lies there stays, or that is not known."""
+    """A mount that is lost with the pod or its node; ``None`` if its data stays, or that is unknown."""
     at = str(mount.get("mountPath"))
     if pods.form == "K":
         kind = {"emptyDirMounts": "emptyDir", "genericEphemeralVolume": "ephemeral"}.get(str(path[-2]))
@@ -165,7 +165,7 @@ def lost_place(pods: Pods, path: Path, mount: Shape) -> LostPlace | None:
 
 
 def _local_claim(pods: Pods, name: str) -> str:
-    """What the claim of a volume is, if its storage class keeps it on a disk of one node, or it goes with the pod."""
+    """A volume's claim in words, if its storage class keeps it on one node's disk or it is deleted with the pod."""
     owner = pods.owner
     for claim in pods.claims if owner is not None else ():
         if claim.volume != name or owner is None:
@@ -181,7 +181,7 @@ def _local_claim(pods: Pods, name: str) -> str:
 
 
 def read_only(pods: Pods, container: Container, folder: str) -> tuple[Path, str] | None:
-    """Why nothing can be written in a folder, with the path that says so; ``None`` if that is possible or not known."""
+    """Why a folder is read-only, with the path that says so; ``None`` if it is writable or unknown."""
     found = _mount_of(pods, container, folder)
     if found is None:
         return None
@@ -205,9 +205,9 @@ def read_only(pods: Pods, container: Container, folder: str) -> tuple[Path, str]
 
 
 def lost_saves(pods: Pods, container: Container) -> Iterator[tuple[SavePlace | None, LostPlace]]:
-    """The places in which a container saves that go with the pod or its node, each mount once.
+    """The places of a container's saves that are lost with the pod or its node, each mount once.
 
-    Without a :class:`SavePlace` the name of the volume or of the mount says that checkpoints are there.
+    Without a :class:`SavePlace` the name of the volume or the mount implies checkpoints.
     """
     said: set[Path] = set()
     for place in sorted(save_places(container), key=lambda one: not one.is_certain):
@@ -224,7 +224,7 @@ def lost_saves(pods: Pods, container: Container) -> Iterator[tuple[SavePlace | N
 
 
 def _is_copied(pods: Pods, container: Container, lost: LostPlace) -> bool:
-    """Whether something copies what lies at a place: the same command, or another container with the volume."""
+    """Whether the same command, or another container with the volume, copies what is at a place."""
     if any(_UPLOADS.search(word) for word in container.words):
         return True
     name = next((mount.get("name") for path, mount in mounts_of(pods, container) if path == lost.path), None)
@@ -237,7 +237,7 @@ def _is_copied(pods: Pods, container: Container, lost: LostPlace) -> bool:
 def has_checkpoint(pods: Pods) -> bool:
     """Whether anything in a pod template looks like a checkpoint: an argument, a variable, a volume, a policy.
 
-    An option that only names a checkpoint to load is no sign that any is saved.
+    An option that only names a checkpoint to load does not count.
     """
     texts: list[Any] = [*pods.annotations.values(), pods.annotations.get(POLICY_ANNOTATION)]
     for container in pods.containers:

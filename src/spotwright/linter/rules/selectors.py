@@ -1,7 +1,7 @@
 """Rules on conditions that no node meets, whatever the pools are.
 
 They are labels with another value or a misspelt key, labels of two clouds, conditions that exclude each other, and what the API
-server refuses. They need no configuration. A label that a pool of the configuration has is never found. The facts are in
+server refuses. They need no configuration. A label of a configured pool is never reported. The facts are in
 :mod:`spotwright.clouds.label_values`. Sources: Kubernetes documentation, "Assigning Pods to Nodes", "Labels and Selectors";
 kubernetes, ``pkg/apis/core/validation``, ``ValidateNodeSelectorRequirement``.
 """
@@ -67,7 +67,7 @@ def _conditions(pods: Pods) -> Iterator[_Condition]:
 
 def _of_term(pods: Pods, term: Term, path: Path, effect: str) -> Iterator[_Condition]:
     for index, expression in enumerate(term.expressions):
-        # The preferred and the required terms of a compiled pipeline stand in one list.
+        # The preferred and the required terms of a compiled pipeline are in one list.
         at = pods.terms if pods.form == "K" else (*path, "matchExpressions", index)
         values = () if pods.form == "K" else tuple((*at, "values", number) for number in range(len(expression.values)))
         said = f"so it keeps {pods.label} off no node" if expression.operator in _NEGATIVE else effect
@@ -103,7 +103,7 @@ def _spelling(key: str, values: Iterable[str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A value as YAML needs it: a word for truth is a text only in quotes."""
+    """A value as YAML needs it: a boolean word is a string only in quotes."""
     return f'"{value}"' if value in ("true", "false") else value
 
 
@@ -140,7 +140,7 @@ def _never_met(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def _topology_keys(pods: Pods) -> Iterator[Path]:
-    """The places of the labels by which pods are put together or apart."""
+    """The paths of the topology keys that keep pods together or apart."""
     for kind in ("podAffinity", "podAntiAffinity"):
         for name, inner in (
             ("requiredDuringSchedulingIgnoredDuringExecution", ()),
@@ -177,7 +177,7 @@ def _never_made(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
 
 
 def _never_met_in_python(file: PythonFile, settings: Settings) -> Iterator[Problem]:
-    """The same in calls of kfp 1 and of the client of Kubernetes; current calls are read with the pods of their tasks."""
+    """The same in calls of kfp 1 and the Kubernetes client; current calls are checked with their tasks' pods."""
     for expression, line in _conditions_in(file):
         fault = _fault(expression, settings)
         if fault is not None:
@@ -197,7 +197,7 @@ def _conditions_in(file: PythonFile) -> Iterator[tuple[Expression, int]]:
 def _literal(
     key: ast.expr | None, operator: str, values: Iterable[ast.expr | None], line: int
 ) -> Iterator[tuple[Expression, int]]:
-    """A condition whose key is written in the file; a value that is not counts as a placeholder."""
+    """A condition whose key is a literal in the file; any other value counts as a placeholder."""
     name = _text(key)
     if name is not None:
         yield Expression(name, operator, tuple(_text(value) or "{{}}" for value in values)), line
@@ -247,12 +247,12 @@ def _enumerated(makers: dict[str, frozenset[str]]) -> str:
 
 def _short(makers: frozenset[str]) -> str:
     """Who makes nodes with a label, in common words: Karpenter only if no one else does."""
-    others = sorted(one for one in makers if " on " not in one)  # rather the cloud than Karpenter on it
+    others = sorted(one for one in makers if " on " not in one)  # prefer the cloud to Karpenter on it
     return " or ".join(others or (sorted(makers) if len(makers) == 1 else [min(makers).partition(" on ")[0]]))
 
 
 def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
-    """A selector and required terms of which each has conditions that no node meets together."""
+    """A selector with required terms that are contradictory in every alternative."""
     found = [(path, excluding(expressions, settings)) for path, expressions in _together(pods)]
     path, first = found[0]
     if first and all(words for _, words in found):
@@ -361,10 +361,10 @@ def _without_taint_in_python(file: PythonFile, settings: Settings) -> Iterator[P
 
 
 def _toleration_in(call: ast.Call) -> Toleration:
-    """The toleration of a call, as far as its file has the values; those that it has not count as placeholders."""
+    """The toleration of a call, whose values count as placeholders if they are not in its file."""
 
     def field(name: str, default: str = "") -> str:
-        given = keyword(call, name)  # the class of the client takes keywords alone
+        given = keyword(call, name)  # the client's class takes only keywords
         return default if given is None else _text(given) or "{{}}"
 
     return Toleration(field("key"), field("operator", "Equal"), field("value"), field("effect"))

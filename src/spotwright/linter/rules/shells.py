@@ -1,8 +1,8 @@
-"""Rules on shells around the work: whose exit code the container has, and who hears SIGTERM.
+"""Rules on shells around the work: whose exit code the container has, and which process gets SIGTERM.
 
-A shell script is taken apart into its commands as far as that is certain; one with compound commands, functions or here-documents
-is not judged. Sources: POSIX, "Shell Command Language" (2.9.2 Pipelines, 2.9.3 Lists; ``wait`` without a process is 0);
-pid_namespaces(7): process 1 ignores signals for which it has no handler; conda/conda#11420.
+A script is split into commands; one with compound commands, functions or here-documents is not judged. Sources: POSIX, "Shell
+Command Language" (2.9.2 Pipelines, 2.9.3 Lists; ``wait`` without a process is 0); pid_namespaces(7): process 1 ignores signals
+for which it has no handler; conda/conda#11420.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _swallowed(script: str, options: str) -> str:
 
 
 def _swallows(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """A shell that ends with 0 whatever its work ends with, or that never ends."""
+    """A shell that ends with 0 whatever its work's exit code, or that never ends."""
     for container, script, options in _scripts(pods):
         clause = _swallowed(script, options)
         if clause:
@@ -150,7 +150,7 @@ _HOLDS_SIGTERM = re.compile(r"(?:conda|mamba)\s+run|(?:npm|yarn|pnpm)\s+(?:run|s
 
 
 def _deaf(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """A process 1 that gives SIGTERM to no other: it never reaches the work."""
+    """A process 1 that does not forward SIGTERM to the work."""
     if not pods.on_spot or not pods.is_work:
         return
     for container in pods.containers:

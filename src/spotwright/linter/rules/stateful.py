@@ -1,10 +1,10 @@
 """Rules on what must not be lost: datastores, services, notebooks, hooks, the role that all others of a job need, and logs.
 
-Work that must not be lost stands on on-demand nodes, and each rule on it finds another way by which it comes to spot nodes.
+Such work belongs on on-demand nodes; each rule finds another way in which it reaches spot nodes.
 
-The last rule is on what is left of an attempt: pods that are deleted with their logs before anyone can read why they ended.
-Spotwright's controller keeps logs by itself; without it the pod is the only place. Sources of that rule: argo-workflows,
-"Pod GC"; Kubernetes, "TTL-after-finished Controller", "CronJob"; KEDA, "ScaledJob"; kubeflow/trainer v1.9, ``cleanPodPolicy``.
+The last rule is on logs: pods deleted before anyone can read why they ended. Spotwright's controller keeps logs; without it
+only the pod has them. Sources of that rule: argo-workflows, "Pod GC"; Kubernetes, "TTL-after-finished Controller", "CronJob";
+KEDA, "ScaledJob"; kubeflow/trainer v1.9, ``cleanPodPolicy``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _store_of(pods: Pods) -> str:
 
 
 def _placed_by(pods: Pods) -> str:
-    """By what pods come to spot nodes, in words."""
+    """What brings pods to spot nodes, in words."""
     return {
         Reach.REQUIRED: "requires spot nodes",
         Reach.PREFERRED: "prefers spot nodes",
@@ -110,7 +110,7 @@ def _hooks(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _pod_defaults(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """A PodDefault that lets pods onto spot nodes which must not be lost: pods of the file, or any pod with its label."""
+    """A PodDefault that lets pods that must not be lost onto spot nodes: pods of the file, or any with its label."""
     if (subject.group, subject.kind) != ("kubeflow.org", "PodDefault"):
         return
     spec, selector = subject.mapping("spec"), subject.get("spec", "selector")
@@ -142,7 +142,7 @@ def _fragile_pods(subject: KubeObject, settings: Settings) -> Iterator[Pods]:
 
 
 def _is_reached(pods: Pods, selector: Shape, added: Constraints, settings: Settings) -> bool:
-    """Whether a PodDefault is laid over the pods and brings them to spot nodes. A Notebook gives its labels to its pods."""
+    """Whether a PodDefault applies to the pods and brings them to spot nodes. A Notebook gives its labels to its pods."""
     own = mapping_at(pods.owner.value, "metadata", "labels") if pods.owner and pods.duty is PodRole.INTERACTIVE else {}
     labels = {**own, **mapping_at(pods.metadata, "labels")}
     together = replace(
@@ -190,7 +190,7 @@ _CLEANED: tuple[Path, ...] = (("spec", "runPolicy", "cleanPodPolicy"), ("spec", 
 
 
 def _removed(subject: KubeObject) -> Iterator[tuple[Path, str]]:
-    """The fields by which pods go with their logs as soon as they have ended, each with what it says in words."""
+    """The fields that delete pods and their logs as soon as they have ended, each with its meaning in words."""
     top = subject.record.top
     if subject.record.retry is Retry.STEP:
         strategy = mapping_of(subject.get(*top, "podGC")).get("strategy")

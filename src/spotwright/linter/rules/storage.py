@@ -64,7 +64,7 @@ _MOUNTS_LIKELY = re.compile(r"^/(?:$|proc|sys|dev)")
 
 
 class _Claim(NamedTuple):
-    """A claim that pods mount: where, its name, and what it asks for, as far as the file has it."""
+    """A claim that pods mount: where, its name, and what it asks for, if the file has it."""
 
     path: Path
     mounted: Claim
@@ -77,7 +77,7 @@ class _Claim(NamedTuple):
 
     @property
     def modes(self) -> set[str]:
-        """How it may be mounted, as it asks."""
+        """Its access modes."""
         return set(texts_of(self.spec.get("accessModes")))
 
     @property
@@ -87,7 +87,7 @@ class _Claim(NamedTuple):
 
 
 def _claims(pods: Pods) -> Iterator[_Claim]:
-    """The claims that the pods mount and that the file has, also their own ones."""
+    """The claims in the file that the pods mount, including their own."""
     owner = pods.owner
     for one in pods.claims:
         if owner is None:  # of a pipeline, which itself makes claims with a known form
@@ -147,7 +147,7 @@ _ZONE_KEYS = re.compile(r"(?:topology|failure-domain)\.[a-z.]+/zone")
 
 
 def _zones_of(pods: Pods, claim: _Claim) -> set[str]:
-    """The zones in which the volume of a claim is or can be, by the file; empty if the file does not say it."""
+    """The zones in which the volume of a claim is or can be; empty if the file does not say."""
     volume = _volume_of(pods, claim)
     if volume is not None:
         terms = items_of(volume.get("spec", "nodeAffinity", "required", "nodeSelectorTerms"))
@@ -186,7 +186,7 @@ def _in_other_zones(pods: Pods, pools: Mapping[str, Pool]) -> Iterator[tuple[_Cl
 
 
 def _elsewhere(pods: Pods, settings: Settings) -> Iterator[Problem]:
-    """Claims whose volume no node can reach that meets the conditions of the pods, or that the pools have."""
+    """Claims whose volume is out of reach of the nodes that the pods select, or of all pools."""
     said = set()
     for claim, zones, reached in _in_other_zones(pods, settings.pools):
         said.add(claim.name)
@@ -215,7 +215,7 @@ _SHAREABLE = re.compile(r"nfs|efs|azurefile|filestore|fsx|lustre|cephfs|gluster|
 
 
 def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """Claims of one node, or of one pod, that several pods of an object mount which cannot be on one node."""
+    """Claims for one node or one pod that several pods of an object mount, though these cannot share a node."""
     pods = [one for one in pods_of(subject, settings) if isinstance(one, Pods)]
     return _shared(pods, subject.label, settings)
 
@@ -249,7 +249,7 @@ def _shared(pods: Sequence[Pods], label: str, settings: Settings) -> Iterator[Pr
 
 
 def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
-    """Why the pods cannot have the volume together, in words; empty if they may be able to."""
+    """Why the pods cannot share the volume, in words; empty if they may."""
     several = [one for one in users if one.are_several]
     others = [(one, other) for one, other in combinations(users, 2) if _meet(one, other)]
     if not others and not several:
@@ -283,7 +283,7 @@ def _named_several(pods: Pods) -> str:
 
 
 def _meet(one: Pods, other: Pods) -> bool:
-    """Whether pods of two templates of an object run at one time, as far as it shows."""
+    """Whether pods of two templates of an object visibly run at the same time."""
     return one.group is not None and other.group is not None and run_together(one.group, other.group) is True
 
 
@@ -370,7 +370,7 @@ def _removed_places(container: Container, *, is_first: bool) -> Iterator[str]:
 
 
 def _removed_by(script: str, *, is_first: bool) -> Iterator[str]:
-    """The folders that a shell script removes with all that is in them, whatever happened before, ahead of its work."""
+    """The folders that a shell script removes recursively and unconditionally before its work."""
     parts = _SEPARATED.split(script.replace("\\\n", " "))
     removed: list[str] = []
     for command, before in zip(parts[::2], ["", *parts[1::2]], strict=True):
@@ -381,7 +381,7 @@ def _removed_by(script: str, *, is_first: bool) -> Iterator[str]:
         if name in _REMOVERS:
             removed += _targets(words) if before != "||" else ()
         elif name in ("if", "then", "else", "elif", "case", "while", "until", "for"):
-            continue  # a condition says when; what it removes, it removes for a reason
+            continue  # a conditional removal has a reason
         elif name not in _PREPARES:
             yield from removed
             return
@@ -390,7 +390,7 @@ def _removed_by(script: str, *, is_first: bool) -> Iterator[str]:
 
 
 def _targets(words: Sequence[str]) -> Iterator[str]:
-    """What a command removes with all that is in it; empty if it removes single files, or does something else."""
+    """What a command removes recursively; empty if it removes single files, or does something else."""
     flags = [word for word in words if word.startswith("-")]
     is_deep = any(re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive|-delete", flag) for flag in flags)
     is_of_some = any(flag in ("-name", "-iname", "-mtime", "-path") for flag in flags)
@@ -409,7 +409,7 @@ def _is_kept(pods: Pods, container: Container, place: str) -> bool:
     around = [one for one in found if f"{place}/".startswith(f"{one[0]}/")]
     if around:
         _, path, mount = max(around, key=lambda one: len(one[0]))
-        return lost_place(pods, path, mount) is None  # the deepest mount has the folder
+        return lost_place(pods, path, mount) is None  # the deepest mount contains the folder
     return any(at.startswith(f"{place}/") and lost_place(pods, path, mount) is None for at, path, mount in found)
 
 
@@ -424,14 +424,14 @@ def _is_saved_to(pods: Pods, container: Container, place: str) -> bool:
 
 
 def _lost_checkpoints(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """A volume that goes with the pod or the node, and is where checkpoints are kept."""
+    """A volume with checkpoints that is lost with the pod or the node."""
     for place, lost in _lost(pods):
         if place is None or place.is_certain:
             yield Problem(lost.path, f"{pods.label} keeps checkpoints at {lost.mounted} in {lost.words}")
 
 
 def _lost_output(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """A volume that goes with the pod or the node, and has the output folder of the work."""
+    """A volume with the work's output folder that is lost with the pod or the node."""
     for place, lost in _lost(pods):
         if place is not None and not place.is_certain:
             yield Problem(lost.path, f"{pods.label} writes to {place.folder} ({place.option}) in {lost.words}")
@@ -444,7 +444,7 @@ def _lost(pods: Pods) -> Iterator[tuple[SavePlace | None, LostPlace]]:
 
 
 def _unwritable(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """A folder for saves in which nothing can be written."""
+    """A folder for saves that is read-only."""
     for container in pods.containers if pods.is_work else ():
         for place in save_places(container):
             found = read_only(pods, container, place.folder) if place.is_written else None
@@ -491,9 +491,9 @@ def _no_checkpoint(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _duration(pods: Pods) -> int:
-    """How long one attempt may run, in seconds, as far as the object says; 0 if it does not.
+    """How long one attempt may run, in seconds; 0 if the object does not say.
 
-    A deadline of all attempts allows the first one as much.
+    A deadline for all attempts bounds the first one too.
     """
     given = [pods.value.get("activeDeadlineSeconds")]
     if pods.job is not None:

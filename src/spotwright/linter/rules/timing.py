@@ -92,7 +92,7 @@ def _sleeps(hook: object) -> int | None:
 
 
 def _unshielded(pods: Pods, settings: Settings) -> Iterator[Problem]:
-    """Work that an autoscaler may move to save a node, where ``place`` would keep it from that."""
+    """Work that an autoscaler may move to save a node; ``place`` would prevent it."""
     at = pods.annotations_at
     is_placed = _says_its_capacity(pods) or has_policy(pods, settings)
     if (
@@ -121,7 +121,7 @@ def _says_its_capacity(pods: Pods) -> bool:
 
 
 def has_policy(pods: Pods, settings: Settings) -> bool:
-    """Whether a policy places the pods, be it on spot nodes or not: their own, their object's, or that of the configuration."""
+    """Whether a policy places the pods, on spot nodes or not: their own, their object's or the configuration's."""
     of_object = mapping_at(pods.owner.value, "metadata", "annotations") if pods.owner is not None else {}
     if pods.wish or POLICY_ANNOTATION in {**of_object, **pods.annotations}:
         return True

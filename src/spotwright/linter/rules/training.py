@@ -1,7 +1,6 @@
 """Rules on jobs of the training operator, of Trainer and of Katib, as manifests and as objects of their SDKs.
 
-They are about roles, names of containers, and how losses end a job; of the SDKs, about names that do not exist and fields at a
-wrong object.
+They cover roles, names of containers, and how losses end a job; for the SDKs, unknown names and fields on the wrong object.
 
 Sources: kubeflow/trainer v1.9, ``pkg/webhooks`` and ``pkg/controller.v1``; mpi-operator v0.8 and #647; katib v0.19,
 ``pkg/webhook/v1beta1/experiment/validator``.
@@ -118,7 +117,7 @@ def _trial_parameters(subject: KubeObject, _settings: Settings) -> Iterator[Prob
 
 
 def _collector_of(pods: Pods) -> Collector:
-    """The metrics collector of the experiment whose trials these pods are of, if it reads the last attempt alone."""
+    """The metrics collector of the pods' experiment, if it reads only the last attempt."""
     outer = None if pods.owner is None else pods.owner.outer
     is_trial = outer is not None and outer.record.makes_trials
     return collector_of(outer.get("spec")) if outer is not None and is_trial else Collector("")
@@ -139,7 +138,7 @@ def _no_sigterm(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _exec_in_trial(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    """A shell that is replaced by the program, and with it what Katib has put behind it."""
+    """A shell that ``exec`` replaces by the program, so that what Katib appended never runs."""
     outer = None if pods.owner is None else pods.owner.outer
     if outer is None or not _collector_of(pods).kind:
         return

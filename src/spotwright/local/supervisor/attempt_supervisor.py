@@ -1,10 +1,10 @@
-"""Supervises one attempt in its shim, from the claim to the exit record, and leaves none of its processes behind.
+"""Supervise one attempt in its shim, from the claim to the exit record, and leave no processes behind.
 
 The shim claims the attempt (only the first claim runs it), forks the user's code and waits without using the processor. All
 processes of the attempt, daemons included, stay descendants of the shim, because it is a child subreaper. After the main
-process has ended the shim kills the rest, and only then ``exit.jsonl`` appears, atomically. So where that file exists, no
-process of the attempt is alive. It is the claim's file under a second name, with the record as its second line, because making
-a new file costs more than writing the record.
+process has ended the shim kills the rest, and only then ``exit.jsonl`` appears, atomically. So once that file exists, all
+processes of the attempt have ended. It is the claim's file under a second name, with the record as its second line, because
+making a new file costs more than writing the record.
 
 SIGTERM goes to an attempt's container through the runtime. Secrets in the log are replaced while it is written, also when a
 write splits one. Runs in the fork server's interpreter, so it uses only the standard library.
@@ -38,21 +38,20 @@ _RETRY_SECONDS = 0.05  # until the next request after a failed one: the containe
 class ContainerTermination:
     """SIGTERM for one container. ``container`` holds the client's ``program`` and the container's ``name``.
 
-    The client of the attempt would not forward it from the first moment: podman's before 4.5 dies of a SIGTERM that comes some
-    milliseconds after the container has started, and docker's drops one that comes before. So the runtime is asked, again
-    until it accepts.
+    The attempt's client does not forward it reliably: podman's before 4.5 dies of a SIGTERM some milliseconds after the
+    container's start, and docker's drops one before it. So the runtime is asked until it accepts.
 
-    The clients that it starts are children of this process, whose end the caller reports with :meth:`reaped`.
+    Its clients are children of this process, whose ends the caller reports with :meth:`reaped`.
     """
 
     def __init__(self, container: dict[str, Any]) -> None:
         self._command = [container["program"], "kill", "--signal", "TERM", container["name"]]
-        self._pid = 0  # of the client under way
+        self._pid = 0  # of the running client
         self.retry_at: float | None = None
         """The moment of the monotonic clock from which the caller must call :meth:`send` again; None: not at all."""
 
     def send(self) -> None:
-        """Start the client that requests SIGTERM, without waiting for it; do nothing while one is under way."""
+        """Start the client that requests SIGTERM, without waiting for it; do nothing while one runs."""
         self.retry_at = None
         if self._pid:
             return
@@ -70,7 +69,7 @@ class ContainerTermination:
             self.retry_at = time.monotonic() + _RETRY_SECONDS
 
     def reaped(self, pid: int, status: int) -> None:
-        """Take note of the end of a child of this process, with its status as wait(2) gives it."""
+        """Record the end of a child of this process, with its status from wait(2)."""
         if pid == self._pid:
             self._pid = 0
             if status != 0:
@@ -78,7 +77,7 @@ class ContainerTermination:
 
 
 _REPLACEMENT = b"***"
-_MIN_LINE = 8  # bytes of a line of a multi-line secret: shorter ones ("}", "----") occur in ordinary text
+_MIN_LINE = 8  # bytes of a line of a multi-line secret; shorter ones ("}", "----") are ordinary text
 _HEAD = 16
 
 
@@ -265,15 +264,15 @@ class AttemptSupervisor:
         os.close(output)
 
     def _take_artifacts(self, started: float) -> None:
-        """Take what a command left at custom paths, in one more process that sees what it saw; a component does it itself.
+        """Copy a command's files at custom paths in another process with the same view; a component does it itself.
 
-        A signal or the attempt's timeout ends it as it would have ended the command.
+        A signal or the attempt's timeout ends it like the command.
         """
         is_due = self._order["command"] and self._status == 0 and not self._timed_out
         if not is_due or not custom_paths.custom_paths(self._directory):
             return
         self._status = _FAILED
-        with contextlib.suppress(OSError):  # a full disk or the limit of processes: the artifacts are not there then
+        with contextlib.suppress(OSError):  # a full disk or the limit of processes: then artifacts are missing
             log = os.open(f"{self._directory}/log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._fork({**self._order, "ended": True, "hold": False, "fetches": [], "files": {}}, log)
             self._status = None
@@ -340,7 +339,7 @@ class AttemptSupervisor:
             os.kill(self._main, number)
 
     def _reap(self) -> bool:
-        """Wait for every descendant that has ended; return whether the main process has."""
+        """Wait for every ended descendant; return whether the main process has ended."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status, used = os.wait4(-1, os.WNOHANG | _WALL)

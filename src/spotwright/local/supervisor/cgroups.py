@@ -1,8 +1,8 @@
 """Enforce memory limits: a control group for each attempt with a limit, if this user may make control groups.
 
 On Kubernetes, exceeding a memory limit is an out-of-memory kill by the kernel; the control group's own counter proves one here.
-In most containers and on machines without delegation no group can be made, so limits are not enforced (:func:`parent` is None
-then). The exit record then holds the machine's count of such kills as a hint.
+In most containers and on machines without delegation groups cannot be made, so limits are not enforced (:func:`parent` is
+``None``). The exit record then has the machine's count of such kills as a hint.
 
 Both versions are handled: see "Control Group v2" and "Memory Resource Controller" (v1) in the kernel's documentation.
 The fork server imports this module, so it uses only the standard library.
@@ -95,7 +95,7 @@ def parent() -> Group | None:
 def own_group(data: Sequence[Any]) -> Group:
     """The group of an attempt that a claim names by version, parent and name. Raises ``ValueError`` for any other folder.
 
-    The claim may come from a stranger, and :func:`remove` removes a folder.
+    The claim is untrusted, and :func:`remove` removes a folder.
     """
     version, parent_path, name = data
     path = Path(os.path.normpath(parent_path))

@@ -1,4 +1,4 @@
-"""Containers of attempts with podman or docker: which runtime answers, the image and its user, the command line, the removal.
+"""Containers of attempts with podman or docker: the runtime, the image and its user, the command line, the removal.
 
 The attempt's main process is the runtime's client (``podman run``), which carries the container's output. SIGTERM goes to the
 container itself, see :mod:`spotwright.local.supervisor.attempt_supervisor`. The client cannot forward SIGKILL, and a docker
@@ -182,11 +182,11 @@ def container_name(folder: str, task: str, attempt: int, epoch: int) -> str:
 
 
 def own_container(claim: Mapping[str, Any], run_folders: Iterable[str]) -> dict[str, Any] | None:
-    """What :func:`conclude` removes for the claim of an attempt; ``None`` where it ran in no container.
+    """The container that :func:`conclude` removes for an attempt's claim; ``None`` without a container.
 
-    ``run_folders``: the paths by which the engine may have known the run's folder. The claim may come from a stranger, and
-    conclude executes a program and deletes a folder. So only a runtime's client counts, as this machine has it, and only names
-    that follow from the attempt. Raises ``ValueError`` for others.
+    ``run_folders``: the paths by which the engine may have known the run's folder. The claim is untrusted, and conclude
+    executes a program and deletes a folder. So only this machine's runtime clients count, and only names derived from the
+    attempt. Raises ``ValueError`` for others.
     """
     container = claim.get("container")
     if container is None:
@@ -216,7 +216,7 @@ class ContainerRun(NamedTuple):
 
 
 def run_command(runtime: ContainerRuntime, run: ContainerRun) -> list[str]:
-    """The client's command line. It has the names of variables but not their values, which other users could read there.
+    """The client's command line. It has the names of variables without values, which other users could read.
 
     The container uses the machine's network, because a node's metadata server listens on the loopback interface. Before this
     command runs, the image is pulled and the user options are added (:func:`prepare_image`). The client carries the output, so
@@ -269,7 +269,7 @@ def is_client_variable(variable: str) -> bool:
 def conclude(
     container: Mapping[str, Any], exit_code: int | None = None, log: str = "", machine_oom_kills: int = 0
 ) -> dict[str, Any]:
-    """Remove a container in any state, and return corrections of what its client's exit code says.
+    """Remove a container in any state, and return corrections of its client's exit code.
 
     ``container`` holds the ``program``, the ``name``, the ``image``, and the ``folder`` of files that were written for it;
     ``log`` is the attempt's log. Without an ``exit_code`` the client was killed, and the container is not inspected. The result
@@ -486,7 +486,7 @@ class _Image:
 
 
 def _make_owner(container: Mapping[str, Any], uid: int) -> None:
-    """Make a user the owner of the attempt's folders. Folders shared with other tasks become writable for everybody."""
+    """Make a user the owner of the attempt's folders. Folders shared with other tasks become world-writable."""
     for folder in container["folders"]:
         os.chown(folder, uid, -1)
     for folder in container["shared"]:

@@ -1,12 +1,12 @@
-"""Take artifacts that lie at a ``custom_path`` to the outputs of their attempt, as KFP's launcher does.
+"""Copy artifacts from their ``custom_path`` to the attempt's outputs, as KFP's launcher does.
 
 The launcher uploads such an artifact from its own path instead of the usual one, a file or a whole folder, and accepts a missing
 one with a warning. Sources, in kubeflow/pipelines: ``uploadOutputArtifacts`` and ``retrieveArtifactPath`` in
 ``backend/src/v2/component/launcher_v2.go``; ``UploadBlob`` in ``backend/src/v2/objectstore/object_store.go``.
 
-``executor_output.json`` comes from the user's code and may name any path, also one below an attempt's private ``/tmp``. So a
-process of the attempt copies, with the attempt's user and its view of the file system, and never the engine: what it can take is
-what the code itself could read. From a container its client copies, out of the container's file system.
+``executor_output.json`` comes from the user's code and may name any path, also one below an attempt's private ``/tmp``. So not
+the engine but a process of the attempt copies, with the attempt's user and view of the file system, and can take only what the
+code could read. For a container, its client copies out of the container's file system.
 
 Runs in the fork server's interpreter, so it uses only the standard library.
 """
@@ -26,7 +26,7 @@ __all__ = ["custom_paths", "take_from_container", "take_here"]
 
 
 def custom_paths(directory: str) -> dict[str, str]:
-    """The own paths of an attempt's artifacts, by the name of the artifact; empty where its code names none."""
+    """The custom paths of an attempt's artifacts, by name; empty without any."""
     try:
         with open(f"{directory}/out/executor_output.json", "rb", opener=_without_waiting) as file:
             text = file.read()
@@ -37,7 +37,7 @@ def custom_paths(directory: str) -> dict[str, str]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; not a pipe of that name, which would never end."""
+    """Open a file, but not a pipe, which would never end."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -62,9 +62,9 @@ def _custom_paths(output: Any) -> Iterator[tuple[str, str]]:
 
 
 def take_here(directory: str) -> int:
-    """Copy what lies at the custom paths, as this process sees them; a relative one begins where the attempt began.
+    """Copy from the custom paths in this process's view; relative ones start at the attempt's working directory.
 
-    Returns the exit code: 0 also for an empty path, which the log says; 1 if a copy failed.
+    Returns the exit code: 0 even for an empty path, which is logged; 1 if a copy failed.
     """
     return _take(directory, lambda custom, target: _copy(os.path.join(directory, "work", custom), target))
 
@@ -87,7 +87,7 @@ def take_from_container(directory: str, container: Mapping[str, Any]) -> int:
     return _take(directory, copy)
 
 
-_MISSING = ("could not find the file", "could not be found", "no such file")  # docker's and podman's words
+_MISSING = ("could not find the file", "could not be found", "no such file")  # docker's and podman's messages
 
 
 def _take(directory: str, copy: Callable[[str, str], None]) -> int:

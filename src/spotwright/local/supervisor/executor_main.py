@@ -1,10 +1,10 @@
-"""Runs the user's code in its own process: calls KFP's executor as ``python -m kfp.dsl.executor_main`` does.
+"""Run the user's code in its process: call KFP's executor as ``python -m kfp.dsl.executor_main`` does.
 
 Usually the process is a fork of an interpreter that has imported KFP's runtime. If a task sets a variable that is read only at
-interpreter start, the process executes a fresh interpreter. Both paths end in :func:`execute`. The user's code finds the same
-as in a plain run: exit code, traceback, ``__main__`` (which ``multiprocessing`` imports again in its workers), ``sys.argv``
-and ``sys.path``. One difference is deliberate: a plain run logs its whole input, including secrets. A container component's
-command is executed in place of the process. Artifacts that the code wrote to a ``custom_path`` are copied before it ends
+interpreter start, the process executes a fresh interpreter. Both paths end in :func:`execute`. The user's code sees the same as
+in a plain run: exit code, traceback, ``__main__`` (which ``multiprocessing`` imports again in its workers), ``sys.argv`` and
+``sys.path``. One difference is deliberate: a plain run logs its whole input, including secrets. A container component's command
+is executed in place of the process. Artifacts that the code wrote to a ``custom_path`` are copied before it ends
 (:mod:`custom_paths`).
 
 Runs in the environment's interpreter, so it uses only the standard library and KFP's runtime.
@@ -171,7 +171,7 @@ def _take_artifacts(order: dict[str, Any]) -> int:
 
 
 def _with_image(order: dict[str, Any]) -> list[str]:
-    """The attempt's command line; for the client of a container with the image pulled and its user set."""
+    """The attempt's command line; for a container's client, with the image pulled and its user set."""
     if order["container"] is None:
         return list(order["command"])
     from . import containers  # few attempts need this module; imported at the top it would slow every fork
@@ -222,7 +222,7 @@ def execute(order: dict[str, Any]) -> int:
     if not _flush_everything():
         status = 120  # as CPython's Py_RunMain does
     if status == 0:
-        status = custom_paths.take_here(order["directory"])  # last: threads and handlers for the end may write them
+        status = custom_paths.take_here(order["directory"])  # last: threads and exit handlers may write them
     if interrupted:  # an interpreter dies by the signal if the exception is not caught
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)

@@ -3,14 +3,13 @@
 Starting an interpreter takes forty milliseconds, a fork less than one. There is one server per Python environment. The engine
 executes it and does not fork it, so that they share no locks, threads or descriptors. The server stays single-threaded and
 imports only the standard library and KFP's runtime: a forked NumPy generator would draw the same numbers in every task, and
-OpenMP would hang. (One effect remains: ``hash()`` of a text is equal in all attempts of a server.) The server ends as soon as
-the engine ends; running attempts continue.
+OpenMP would hang. (One effect remains: the ``hash()`` of a string is equal in all attempts of a server.) The server ends as
+soon as the engine ends; running attempts continue.
 
-The messages are JSON in the frames of :mod:`.frames` over a UNIX stream socket. The server receives
-``{"fork": number, "private"}`` with the socket over which the engine will talk to the shim, and the settings
-for the private folders of its first attempt. It sends ``{"ready": true}`` once, and
-``{"failed": number, "why"}`` for a shim that could not be forked; a forked shim reports itself. ``{"reap": number}`` asks it to
-kill what a killed shim has left; ``{"reaped": number}`` confirms that all is gone.
+The messages are JSON in the frames of :mod:`.frames` over a UNIX stream socket. The server receives ``{"fork": number,
+"private"}`` with the socket over which the engine will talk to the shim, and the settings for the private folders of its first
+attempt. It sends ``{"ready": true}`` once, and ``{"failed": number, "why"}`` for a shim that could not be forked; a forked shim
+reports itself. ``{"reap": number}`` requests the end of a killed shim's processes; ``{"reaped": number}`` confirms it.
 
 A shim is the parent of attempts, one after another. It outlives the engine, and ends all that an attempt started.
 """
@@ -47,15 +46,15 @@ _AWAITED = _END_SIGNALS | {signal.SIGCHLD, signal.SIGIO}
 class Shim:
     """Runs attempts for the engine. ``engine`` is the descriptor of the shim's end of the socket.
 
-    ``private`` are the settings for the private folders of the first attempt, as far as they are known before its order.
+    ``private`` are the settings for the private folders of the first attempt that are known before its order.
     """
 
     def __init__(self, engine: int, private: dict[str, Any] | None = None) -> None:
         self._engine, self._private = engine, private
         self._buffer = bytearray()
-        self._key = ""  # of the attempt under way
+        self._key = ""  # of the running attempt
         self._is_identified = False  # the engine knows this process
-        self._is_last = False  # no attempt follows the one under way
+        self._is_last = False  # the running attempt is the last one
         self._private_folders = PrivateFolders()
 
     def serve(self) -> int:
@@ -95,9 +94,7 @@ class Shim:
             self._is_identified = True
 
     def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(
-            BrokenPipeError, ConnectionResetError
-        ):  # the engine is gone, which the next read shows
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the engine is gone, as the next read shows
             os.write(self._engine, pack(message))
 
     def _next_order(self) -> dict[str, Any] | None:
@@ -118,7 +115,7 @@ class Shim:
                 return None
 
     def _next_signal(self, until: float | None) -> int | None:
-        """The next signal, or end order, for the attempt under way; ``None`` once ``until`` has passed."""
+        """The next signal or end order for the running attempt; ``None`` once ``until`` has passed."""
         while True:
             while (message := unpack(self._buffer)) is not None:
                 if message.get("key") == self._key and "end" in message:
@@ -135,7 +132,7 @@ class Shim:
             self._read()
 
     def _read(self) -> None:
-        """Read all available data into the buffer; at end of file, no attempt follows."""
+        """Read all available data into the buffer; at end of file, the running attempt is the last."""
         with contextlib.suppress(BlockingIOError):
             while not self._is_last:
                 data = self._read_once()
@@ -265,7 +262,7 @@ class _Server:
         os.close(pidfd)
 
     def _reap_orphans(self, number: int) -> None:
-        """Kill the processes that a killed shim has left, which are children of this process now, and confirm it.
+        """Kill a killed shim's processes, now children of this process, and confirm it.
 
         The engine asks as soon as the shim's socket is closed; the children change their parent a moment later.
         """

@@ -77,16 +77,16 @@ def _checked(result: int) -> int:
 
 
 class FileCall(Enum):
-    """What a system call does to a file."""
+    """The effect of a system call on a file."""
 
     OPEN = "open"  # for writing
     WRITE = "write"
-    SYNC = "sync"  # to the disk: after it a program takes the file for complete
+    SYNC = "sync"  # to the disk: programs then treat the file as complete
     RENAME = "rename"  # or link, or symlink: a name appears atomically
     REMOVE = "remove"
     MAKE_FOLDER = "make"
-    MAP = "map"  # shared: what the process writes to its memory changes the file, without further calls
-    CONNECT = "connect"  # a socket, to another process or machine: no file, but data may be changed there too
+    MAP = "map"  # shared: writes to memory change the file without further calls
+    CONNECT = "connect"  # a socket, to another process or machine, where data may be changed too
     EXIT = "exit"
 
 
@@ -176,8 +176,8 @@ def is_supported_machine() -> bool:
 def hold_for_tracer() -> None:
     """Stop until another process continues this one; if that one traces it, install the filter for the calls of the table.
 
-    Setuid programs that are executed later gain no privileges: the kernel accepts a filter without that restriction from root
-    only. If no filter can be installed, the process runs without one.
+    Setuid programs executed later gain no privileges: only root may install a filter without that restriction. If installing
+    fails, the process runs without a filter.
     """
     os.kill(os.getpid(), signal.SIGSTOP)
     if _is_traced() and CALLS:

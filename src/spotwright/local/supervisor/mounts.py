@@ -1,11 +1,11 @@
-"""Mount volume claims, secret files and empty folders for one attempt, at the paths that the pipeline names.
+"""Mount volume claims, secret files and empty folders for one attempt at the pipeline's paths.
 
 A pod sees ``/data`` because its container has its own file system. An attempt gets the same from a mount namespace: its mounts
 exist only for the attempt's processes, and end with the last of them. Ordinary users may not mount, so their attempts also get
 a user namespace, with the same user inside.
 
-If a mount point does not exist, it is made in an in-memory copy of its nearest existing parent folder, into which all entries
-of that folder are bind-mounted. The machine's own file system stays unchanged.
+A missing mount point is made in an in-memory copy of its nearest existing parent folder, with that folder's entries
+bind-mounted. The machine's own file system stays unchanged.
 
 Runs in the fork server's interpreter, so it uses only the standard library.
 """
@@ -95,7 +95,7 @@ def _try_to_mount() -> bytes:
 def try_in_child(attempt: Callable[[], bytes]) -> bytes:
     """The result of a function that changes its process, tried in a forked child; empty if it raises.
 
-    The caller holds Ctrl-C back: an interrupted child would go on with the code of its parent.
+    The caller holds Ctrl-C back: an interrupted child would continue the parent's code.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -131,10 +131,10 @@ def unshare(*, user_namespace: bool = True) -> bool:
 
 
 def become_host(name: str, boot_id: str, hosts: str) -> None:
-    """Give this process its own host name and boot id, as a pod on another machine has them. Raises ``OSError``.
+    """Give this process its own host name and boot id, like a pod's on another machine. Raises ``OSError``.
 
-    ``boot_id`` is a file with the text, ``hosts`` one that takes the place of ``/etc/hosts``, where there is such a file: a
-    program such as torchrun asks for the address of its own host. Source: uts_namespaces(7), proc_sys_kernel(5), hosts(5).
+    ``boot_id`` is a file with the id, ``hosts`` one that replaces ``/etc/hosts``, if that exists: programs such as torchrun
+    look up their host's address. Source: uts_namespaces(7), proc_sys_kernel(5), hosts(5).
     """
     _call(_unshare, _NEWNS | _NEWUTS)
     text = name.encode()

@@ -1,17 +1,17 @@
-"""Give each attempt its own temporary folders and its own layer over the home folder, as the container of a pod would.
+"""Give each attempt private temporary folders and a private layer over the home folder, like a pod's container.
 
 A file in ``/tmp`` or ``~/.cache`` does not survive the node of a pod. If it survived an attempt on this machine, a step that
-keeps its checkpoint there would seem to resume. So ``/tmp``, ``/var/tmp`` and ``/dev/shm`` are empty when an attempt starts, and
-in the home folder an attempt reads the machine's files (credentials, caches) and writes into an overlay that goes with it.
+keeps its checkpoint there would seem to resume. So ``/tmp``, ``/var/tmp`` and ``/dev/shm`` are empty when an attempt starts,
+and in the home folder an attempt reads the machine's files (credentials, caches) and writes into an overlay that is discarded
+with it.
 
-A shim lets a short-lived process prepare one mount namespace, and its attempts enter it, one after another. As long as they
-leave the private folders unchanged, the namespace is used again: a small task then pays two system calls. After a change it is
-replaced.
+A short-lived process prepares one mount namespace for a shim, whose attempts enter it one after another. While they leave the
+private folders unchanged, the namespace is reused: a small task then pays two system calls. After a change it is replaced.
 
-What an attempt must see of the machine below these folders is listed in the order: *shared* paths are the machine's own (the
-run's files, checkpoints, paths that the user named); *readable* paths show the machine's content, and folders take writes into
-an overlay. The interpreter, its packages and the programs on PATH are readable. In a rehearsal *everything* else of the machine
-is readable too, so that no write outlives an attempt unless its path is shared.
+The order lists the machine's paths below these folders that an attempt must see: *shared* paths are the machine's (the run's
+files, checkpoints, paths that the user named); *readable* paths show the machine's content, and writes to folders go into an
+overlay. The interpreter, its packages and the programs on PATH are readable. In a rehearsal *everything* else of the machine is
+readable too, so that only writes to shared paths outlive an attempt.
 
 Runs in the fork server's interpreter, so it uses only the standard library. Source: mount_namespaces(7).
 """
@@ -61,9 +61,7 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (the folders themsel
 _IN_MEMORY = "/dev/shm"  # noqa: S108
 _SHARED, _READABLE, _EMPTY = "shared", "readable", "empty"
 _MADE_BY_OVERLAYFS = ("work", "work/incompat", "work/incompat/volatile", VOLATILE_FILE)  # in the work folder
-_NOT_LAYERED = frozenset(
-    {"dev", "proc", "run", "sys", "tmp"}
-)  # of the top-level folders: they hold no files of the user
+_NOT_LAYERED = frozenset({"dev", "proc", "run", "sys", "tmp"})  # of the top-level folders, without files of the user
 
 _remembered: dict[tuple[Any, ...], dict[str, str]] = {}  # visible paths by settings
 
@@ -76,7 +74,7 @@ class _Roots(NamedTuple):
 
 
 def private_folders() -> tuple[str, ...]:
-    """The folders whose content is an attempt's own: the temporary folders and the home folder."""
+    """The folders with private content in attempts: the temporary folders and the home folder."""
     roots = _roots()
     return (*roots.temporary, *([roots.home] if roots.home else []))
 
@@ -87,7 +85,7 @@ def temporary_folder(path: str) -> str:
 
 
 def warm_up_namespaces() -> None:
-    """Look up the folders that every namespace of this process and its forks needs: that takes a fifth of making one."""
+    """Look up the folders for every namespace of this process and its forks: a fifth of the work of making one."""
     _roots()
     _of_interpreter(tuple(sys.path))
 
@@ -117,7 +115,7 @@ def make_namespace(
 ) -> dict[str, Any]:
     """Enter a namespace with private folders. Returns what the shim must know of it. Raises ``OSError``.
 
-    Descriptors that it opens are added to ``opened``. A process cannot come back from a ``user_namespace``.
+    Descriptors that it opens are added to ``opened``. A process cannot leave a ``user_namespace``.
     """
     roots = _roots()
     visible = _remembered.get(_key(wanted)) or _visible_paths(wanted, roots)
@@ -160,7 +158,7 @@ class _Stage:
     """The folder with the content of private folders and the upper layers of overlays."""
 
     def __init__(self, descriptor: int, opened: list[int], has_user_namespace: bool) -> None:
-        self.made: list[str] = []  # what the folder holds as long as no attempt has written a file
+        self.made: list[str] = []  # the folder's content while no attempt has written a file
         opened.append(descriptor)
         self._path = f"/proc/self/fd/{descriptor}"
         self._descriptor, self._opened = descriptor, opened
@@ -261,7 +259,7 @@ def _make_visible(path: str, kind: str, source: int, stage: _Stage) -> Iterator[
 
 
 def remember_visible_paths(wanted: Mapping[str, Any]) -> None:
-    """Decide for all forks of this process what an attempt with these settings sees, until the mounts of the machine change.
+    """Decide for all forks of this process what attempts with these settings see, until the machine's mounts change.
 
     The decision needs dozens of paths looked up, and copies as many pages in a fork.
     """
@@ -362,7 +360,7 @@ def _known_hosts() -> bytes:
 
 
 def why_incomplete() -> str:
-    """What attempts share with this machine because it cannot be isolated, and why; empty if it can be. Tried in a child process.
+    """What attempts share with this machine because isolation is impossible, and why; else empty. Tried in a child process.
 
     Root with the right to mount can isolate; only others are tried.
     """
@@ -377,7 +375,7 @@ def _make_empty_namespace() -> bytes:
 
 
 def warm_up_folders() -> None:
-    """Look up what every namespace of this process and its forks needs: in a fork it would cost most of the preparation."""
+    """Look up the data for every namespace of this process and its forks: in a fork it would be most of the preparation."""
     _may_mount()
     warm_up_namespaces()
 
@@ -392,7 +390,7 @@ class PrivateFolders:
             tuple[int, frozenset[str]]
         ] = []  # descriptor of each private folder, and its initial names
         self._scratch = ""
-        self._made: Sequence[str] = ()  # what the scratch folder holds while no attempt leaves files
+        self._made: Sequence[str] = ()  # the scratch folder's content while no attempt leaves files
         self.problems: Sequence[str] = ()
 
     @property
@@ -401,9 +399,9 @@ class PrivateFolders:
         return max((*self._namespaces, *(descriptor for descriptor, _ in self._contents)), default=0)
 
     def prepare(self, wanted: Mapping[str, Any] | None) -> None:
-        """Make the namespace for the next attempt, unless the last one can be used again. ``None``: no folder is private.
+        """Make the namespace for the next attempt, unless the last one can be reused. ``None``: no folder is private.
 
-        After every attempt comes :meth:`clean`, so a namespace that exists has no files of an attempt.
+        :meth:`clean` follows every attempt, so an existing namespace has no files of attempts.
         """
         if wanted is None or self._wanted == wanted:
             return
@@ -430,7 +428,7 @@ class PrivateFolders:
                 file.write(f"{uuid.uuid4()}\n")
             hosts = f"{directory}/hosts"
             with open(hosts, "wb") as file:
-                file.write(_known_hosts() + f"127.0.0.1 {host}\n".encode())  # as a pod knows its own name
+                file.write(_known_hosts() + f"127.0.0.1 {host}\n".encode())  # like a pod's
             mounts.become_host(host, boot_id, hosts)
             os.unlink(hosts)
             os.unlink(boot_id)  # the mount keeps the file
@@ -446,7 +444,7 @@ class PrivateFolders:
         return {"TMPDIR": folder}
 
     def clean(self) -> None:
-        """Remove what an attempt that has ended left in its private folders."""
+        """Remove an ended attempt's files in its private folders."""
         if self._wanted is not None and self._is_changed():
             self.remove()
 
@@ -469,13 +467,13 @@ class PrivateFolders:
     def _is_changed(self) -> bool:
         try:
             return any(frozenset(os.listdir(descriptor)) != names for descriptor, names in self._contents)
-        except OSError:  # the attempt took the right to read its folder away
+        except OSError:  # the attempt made its folder unreadable
             return True
 
     def _build_here(self, wanted: Mapping[str, Any]) -> bool:
-        """Make the namespace in this process, keep descriptors of it, and come back; ``False`` where that is not allowed.
+        """Make the namespace in this process, keep descriptors of it, and return; ``False`` if that is not allowed.
 
-        Only root can come back. For root it takes half of the processor time of a child process.
+        Only root can return from it, at half of the processor time of a child process.
         """
         opened = [os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)]
         opened += [os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in ("/", ".")]
@@ -525,7 +523,7 @@ class PrivateFolders:
 def drop_temporary_variables(own: Mapping[str, str]) -> None:
     """Remove the machine's TMPDIR and its like from the environment, unless the attempt's own variables set them."""
     for name in _TEMPORARY_VARIABLES:
-        if name not in own and name in os.environ:  # rarely so; a failed deletion costs a fork several copied pages
+        if name not in own and name in os.environ:  # rare; a failed deletion costs a fork several copied pages
             del os.environ[name]
 
 
@@ -577,7 +575,7 @@ def _remove_unused(scratch: str, made: Sequence[str], has_user_namespace: bool) 
     for name in reversed(made):
         path = f"{scratch}/{name}"
         if name.endswith(VOLATILE_FILE):
-            if has_user_namespace:  # overlayfs has taken the rights to its folder away, but not from root
+            if has_user_namespace:  # overlayfs has removed the rights to its folder, except root's
                 os.chmod(path.removesuffix(VOLATILE_FILE) + "work", 0o700)
             os.unlink(path)
         else:
@@ -607,7 +605,7 @@ def _remove_stubborn_tree(path: str) -> None:
     import shutil  # imported at the top, or for a few empty folders, it would copy hundreds of pages in every fork
 
     shutil.rmtree(path, ignore_errors=True)
-    if os.path.isdir(path):  # an attempt, or an overlay, has taken even its owner's rights away
+    if os.path.isdir(path):  # an attempt or an overlay has removed even the owner's rights
         for here, folders, _ in os.walk(path):
             for name in folders:
                 with contextlib.suppress(OSError):

@@ -47,7 +47,7 @@ FOLDER = "_SPOTWRIGHT_FOLDER"
 
 _LARGEST_CLAIM = 1 << 20  # bytes: the order of a container has the paths of its inputs
 
-_DEAD = frozenset("ZX")  # a zombie has ended; it stays one for ever if pid 1 does not reap
+_DEAD = frozenset("ZX")  # a zombie has ended, and stays if pid 1 does not reap
 
 
 class ProcessIdentity(NamedTuple):
@@ -125,7 +125,7 @@ def mine() -> ProcessIdentity:
 
 
 def read_identity(data: Mapping[str, Any]) -> ProcessIdentity:
-    """The process that a file names. Raises ``ValueError`` where it names none."""
+    """The process that a file names. Raises ``ValueError`` without one."""
     pid, starttime, boot = (data.get(name) for name in ProcessIdentity._fields)
     if not (isinstance(pid, int) and 0 < pid < 1 << 31 and isinstance(starttime, int) and isinstance(boot, str)):
         raise ValueError("expected the pid, the start time and the boot id of a process")
@@ -165,7 +165,7 @@ def children(pid: int) -> list[int]:
 
 
 def kill_child(child: int) -> bool:
-    """Kill a child that was not waited for; ``False`` if it runs as another user, so that we may not."""
+    """Kill a child that was not waited for; ``False`` if it runs as another user, which forbids it."""
     try:
         os.kill(child, signal.SIGKILL)
     except PermissionError:
