@@ -104,7 +104,7 @@ class NamespaceCosts:
 
     @contextlib.contextmanager
     def counting(self, key: Key, objects: int = 1) -> Iterator[None]:
-        """Charge the cost of the block for so many objects, without costs charged by inner blocks; an empty namespace is free."""
+        """Charge the block's cost for a number of objects, without inner blocks' costs; an empty namespace is free."""
         began, before = time.thread_time(), self._counted
         try:
             yield

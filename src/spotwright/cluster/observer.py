@@ -704,7 +704,7 @@ class PodReconciler:
         return max([self._state.started_at, *ends, *([] if outcome.at is None and ends else [self._past(outcome.at)])])
 
     def _settle_steps(self, workflow: Mapping[str, Any]) -> None:
-        """End the tasks that Argo does not try again, whatever their budgets allow: of a driver or importer it alone decides."""
+        """End the tasks that Argo does not retry, regardless of budgets: only Argo decides about drivers and importers."""
         paths = dict.fromkeys([*self._state.todo, *(path for _, path in self._state.timers)])
         tasks = [self._state.tasks[path] for path in paths if path in self._state.tasks]
         for task in filter(_awaits_another, tasks):  # only these: a look at one pod of thousands needs none

@@ -332,7 +332,7 @@ async def note_deleted(api: Api, namespace: str, until: float) -> None:
 
 
 class RecordedLogRuns:
-    """The runs in the API, as what keeps logs knows them: see :class:`~spotwright.cluster.log_store.LogRuns`.
+    """The runs in the API, for the log store: see :class:`~spotwright.cluster.log_store.LogRuns`.
 
     ``owner`` is the UID of an object that outlives every controller of a release.
     """
@@ -380,7 +380,7 @@ class _Status(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Run(msgspec.Struct, frozen=True):
-    """The fields of a SpotRun that are read: its plan and its journal would take seconds and megabytes."""
+    """The relevant fields of a SpotRun: its plan and its journal would take seconds and megabytes."""
 
     metadata: _Meta = _Meta()
     status: _Status = _Status()
