@@ -1,4 +1,4 @@
-"""Listens for the HTTP servers of the controller and the page, so that no client keeps others out or fills the memory.
+"""Listens for the HTTP servers of the controller and the page, without letting a client lock out others or fill the memory.
 
 Every pod of a cluster can open connections to the controller's ports, and aiohttp by itself accepts any number of them, waits
 an hour for the first byte, and holds as many unfinished bodies as come. Here a connection counts from the moment at which it is

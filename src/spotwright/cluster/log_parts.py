@@ -343,7 +343,7 @@ class StoredLogs:
             folder = await self.look(name, anew=is_again)
             try:
                 return await self._read(name, folder, offset, at_most)
-            except _GoneError:  # it was dropped, or its middle is left out by now
+            except _GoneError:  # it was dropped, or its middle was omitted meanwhile
                 continue
         return b""
 
@@ -379,13 +379,13 @@ class StoredLogs:
             length = needed
 
     def remember(self, name: LogName, number: int, part: Part) -> None:
-        """Know a part without asking for it: it never changes."""
+        """Cache a part, which never changes."""
         self._parts[name, number] = part._replace(notes={}, writer="")
         if len(self._parts) > _KEPT_PARTS:
             self._parts.popitem(last=False)
 
     async def first(self, name: LogName, numbers: Sequence[int], is_wanted: Callable[[Part], bool]) -> int:
-        """The position of the first wanted part, as all later ones are wanted too; the number of parts if none is."""
+        """The position of the first wanted part; all later ones are wanted too. The number of parts if none is."""
         low, high = 0, len(numbers)
         while low < high:
             middle = (low + high) // 2
@@ -406,7 +406,7 @@ class StoredLogs:
             async for found in self._objects.list(log_key(name), after):
                 folder.add(found)
             if last and folder.is_over:
-                return await self.look(name, anew=True)  # its middle may be left out
+                return await self.look(name, anew=True)  # its middle may be omitted
             folder.looked_at = now
         self._folders[name] = folder
         if len(self._folders) > _KEPT_FOLDERS:
@@ -418,7 +418,7 @@ class StoredLogs:
             data = await self._objects.get(f"{log_key(name)}/{DROPPED}")
             return (data or b"")[offset : offset + at_most]
         numbers = list(folder.sizes)
-        if not numbers:  # if it is over, it may lie where logs were kept before
+        if not numbers:  # if it is over, it may be where logs were kept before
             return None
         last = await self.part(name, numbers[-1])
         end = last.start + last.length
@@ -440,7 +440,7 @@ class StoredLogs:
         return f"[spotwright: {format_bytes(missing)} are missing here]\n".encode() if missing else b"", first.start
 
     async def _text(self, name: LogName, folder: Folder, begin: int, end: int) -> bytes:
-        """The text from one place to another, of everything that came."""
+        """The text between two positions, from all parts."""
         if begin >= end:
             return b""
         numbers = list(folder.sizes)
@@ -489,7 +489,7 @@ def part_key(name: LogName, number: int) -> str:
 
 
 def _behind(data: bytes, key: str) -> tuple[Part | None, int]:
-    """The record behind the text of an object whose end is given, or how many bytes are needed to read it.
+    """The record after the text of an object, from its last bytes, or the number of bytes needed to read it.
 
     Raises :class:`PlaceAway` for an object that is not a part.
     """

@@ -1,8 +1,8 @@
 """The port to the place of attempts' logs: keepers and followers depend on it instead of a store or the API.
 
 It has two implementations: parts in an object store or a folder (:mod:`spotwright.cluster.log_store`), and without one the last
-bytes of each attempt in its SpotAttempt (:mod:`spotwright.cluster.log_tails`). Both store a log with its owner's notes, among
-them how far the pod's log was read, so that a successor continues after the last stored bytes.
+bytes of each attempt in its SpotAttempt (:mod:`spotwright.cluster.log_tails`). Both store a log with its owner's notes,
+including the read position in the pod's log, so that a successor continues after the last stored bytes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
 
 
 SMALL = 8192
-"""Bytes: a shorter log is not worth a line that says that it was dropped."""
+"""Bytes: shorter logs are dropped without a note."""
 
 
 class PlaceAway(OSError):
-    """The place is unreachable now. It reports that itself, once for all logs, so callers do not."""
+    """The place is unreachable now. It reports that itself, once for all logs."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EIO, why)
@@ -45,7 +45,7 @@ class PlaceAway(OSError):
 
 
 class Overtaken(SpotwrightError):
-    """Another process has written what this one wanted to write of a log."""
+    """Another process has already written this part of a log."""
 
 
 class LogName(NamedTuple):
@@ -99,13 +99,13 @@ class WrittenLog(Protocol):
         """Whether the log was finished, by this process or another. Raises :class:`OSError`."""
 
     async def open(self) -> bool:
-        """Take up a log that an earlier process left; False without one. Raises :class:`OSError`."""
+        """Resume an earlier process's log; False without one. Raises :class:`OSError`."""
 
     async def append(self, data: bytes, notes: Mapping[str, Any]) -> None:
         """Write bytes together with its owner's notes, or queue them until the place accepts them."""
 
     def seal(self) -> None:
-        """Write from now on without delay: its pod was notified of an interruption, or is being deleted."""
+        """Write without delay from now on: its pod was notified of an interruption, or is being deleted."""
 
     async def finish(self) -> None:
         """Mark the log complete. Raises :class:`OSError`."""
@@ -122,7 +122,7 @@ class LogPlace(Protocol):
         """The folder, or the address without secrets."""
 
     def log(self, name: LogName, task: str) -> WrittenLog:
-        """The log of this name, to be written. ``task`` is the path of its task; empty for one that :meth:`unfinished` named."""
+        """The log of this name, for writing. ``task`` is the path of its task; empty for a log from :meth:`unfinished`."""
 
     async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
         """The logs that an earlier process did not finish, with their owners' notes. Raises :class:`OSError`."""
@@ -131,12 +131,12 @@ class LogPlace(Protocol):
         """All logs by namespace. Raises :class:`OSError`."""
 
     def limit(self, wanted: int, found: Mapping[str, Sequence[KeptLog]]) -> int:
-        """The bytes that each namespace may have: those that are wanted, or less where the place has less room."""
+        """The limit of each namespace in bytes: ``wanted``, or less if the place has less room."""
 
     async def drop(self, logs: Collection[KeptLog], why: str) -> list[KeptLog]:
         """Replace each log by a line that says why it was dropped; a shorter log is just deleted.
 
-        Returns the dropped ones: some may be gone, and others cannot be dropped now.
+        Returns the dropped logs: some may already be gone, and others cannot be dropped now.
         """
 
     async def close(self) -> None:
@@ -157,12 +157,12 @@ def logs_to_drop(logs: Sequence[KeptLog], limit: int) -> list[KeptLog]:
 
 
 def drop_note(size: str, why: str) -> str:
-    """The line in the place of a log that was dropped."""
+    """The line that replaces a dropped log."""
     return f"[spotwright: this log of {size} was dropped: {why}]\n"
 
 
 def owner_notes(text: bytes | str) -> Mapping[str, Any] | None:
-    """The notes of an incomplete log's owner; None if they do not say whose log it is."""
+    """The notes of an incomplete log's owner; None if they do not name the owner."""
     try:
         notes = msgspec.json.decode(text, type=dict[str, Any])
     except ValueError:

@@ -1,7 +1,6 @@
-"""Reads the pod log endpoint: lines with the time at which their node received them, and how far a log was read.
+"""Reads the pod log endpoint: lines with their node's timestamps, and the read position.
 
-By these times a new answer is continued without gaps and repeats. The values of variables whose names say that they are secrets
-are hidden.
+With these timestamps a new answer continues without gaps or repeats. Values of variables with secret-like names are hidden.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = [
 ]
 
 
-_LONG = 65_536  # bytes of a line that are held until its end comes; a longer one is handed on in pieces
+_LONG = 65_536  # bytes of a line held until its end arrives; longer lines are passed on in pieces
 _STAMP = 40  # bytes: longer than any time
 _BILLION = 1_000_000_000
 
@@ -42,7 +41,7 @@ class Piece(NamedTuple):
 
 
 class StampedLines:
-    """Cuts one answer of the endpoint into pieces. ``words`` are the kubelet's own, which the answer held instead of a line."""
+    """Cuts one answer of the endpoint into pieces. ``words`` is a kubelet message in place of a line."""
 
     def __init__(self) -> None:
         self._held = b""
@@ -50,7 +49,7 @@ class StampedLines:
         self.words = ""
 
     def feed(self, data: bytes) -> Iterator[Piece]:
-        """Add bytes of the answer; yield complete lines, and long lines as far as they have arrived."""
+        """Add bytes of the answer; yield complete lines, and the arrived parts of long lines."""
         lines = (self._held + data).split(b"\n")
         self._held = lines.pop()
         for line in lines:
@@ -60,7 +59,7 @@ class StampedLines:
             yield from self._piece(held, ends=False)
 
     def flush(self) -> Iterator[Piece]:
-        """The line that was not complete when the container ended."""
+        """The incomplete line at the container's end."""
         held, self._held = self._held, b""
         if held:
             yield from self._piece(held, ends=False)
@@ -81,7 +80,7 @@ class StampedLines:
 
 
 def stamp_text(stamp: int) -> str:
-    """A time as people read it, with milliseconds: ``2026-11-22T21:44:31.123Z``."""
+    """A time for people, with milliseconds: ``2026-11-22T21:44:31.123Z``."""
     whole = datetime.fromtimestamp(stamp // _BILLION, tz=UTC)
     return f"{whole:%Y-%m-%dT%H:%M:%S}.{stamp % _BILLION // 1_000_000:03d}Z"
 
@@ -122,7 +121,7 @@ class Window:
 
 @dataclass(slots=True)
 class Position:
-    """How far the log of one container was read.
+    """The read position in the log of one container.
 
     ``whole`` has all lines, ``earlier`` and ``latest`` those since the last two seconds in which a line came. ``tail`` are the
     times of the last lines. ``opened`` is the number of bytes of the last line while its end has not come, else -1.
@@ -136,7 +135,7 @@ class Position:
     went_back: bool = False  # the node's clock was set back
 
     def copy(self) -> Position:
-        """A position that does not change with this one."""
+        """An independent copy."""
         whole, earlier, latest = (None if each is None else replace(each) for each in self._windows)
         return Position(whole, earlier, latest, list(self.tail), self.opened, self.went_back)
 
@@ -146,7 +145,7 @@ class Position:
 
     @property
     def window(self) -> Window | None:
-        """The lines with which a new answer begins."""
+        """The first lines of a new answer."""
         return self.whole if self.went_back else self.earlier
 
     @property
@@ -196,22 +195,22 @@ class Position:
 
 
 class Overlap:
-    """Leaves out lines of a new answer that were read before. ``missing_from``: lines are missing since that time."""
+    """Drops already read lines of a new answer. ``missing_from``: lines are missing since that time."""
 
     def __init__(self, position: Position) -> None:
         self._opened = position.opened
         window = position.window
         self._first, self._count = (0, 0) if window is None else (window.first, window.count)
         self._tail = list(position.tail)
-        self._left = -1  # lines that are still left out; -1: no line has come
-        self._seeking = False  # lines are left out until the first of ``_tail`` comes
-        self._skip = 0  # bytes of the line that are left out
+        self._left = -1  # lines still to drop; -1: no line yet
+        self._seeking = False  # lines are dropped until the first of ``_tail``
+        self._skip = 0  # bytes of the line to drop
         self._is_known = False  # whether the line was read before, to its end
         self.missing_from = 0
 
     @property
     def is_gone(self) -> bool:
-        """Whether no line has come, though some were read before: the kubelet has begun a new file, which is empty."""
+        """Whether no line came although some were read before: the kubelet has started a new, empty file."""
         return self._left < 0 and self._count > 0
 
     def new_part(self, piece: Piece) -> bytes:
@@ -281,7 +280,7 @@ class Redaction:
         self._held = b""
 
     def hide(self, data: bytes, *, ends: bool) -> tuple[bytes, int]:
-        """A piece of a line with its secrets hidden, and how many of the line's bytes that is. ``ends``: it is the last piece."""
+        """A piece of a line with its secrets hidden, and its number of bytes in the line. ``ends``: it is the last piece."""
         if self._pattern is None:
             return data, len(data)
         text = self._held + data

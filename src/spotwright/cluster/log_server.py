@@ -7,15 +7,15 @@
 | ``GET /v1/archive?key=&offset=&at_most=`` | bytes of an archive from an offset on | may list the records there |
 | ``DELETE /v1/archive?key=`` | the archive is deleted, its logs follow within the hour | may delete SpotRuns there, and repairs |
 
-Everything else of a run lies in the Kubernetes API, which people read themselves. The store's credentials are the controller's
-alone, so it answers callers who may do the same in the run's namespace.
+People read everything else about a run directly from the Kubernetes API. Only the controller has the store's credentials, so it
+answers callers with the same rights in the run's namespace.
 
-A namespace that was deleted and made again is another one, whoever owns it now: the former namespace's runs are unreadable.
+A recreated namespace is a different one: the former namespace's runs are unreadable.
 
 Errors are ``{"error": KIND, "message": SENTENCE}``.
 
-The port is not the webhook's, because this one asks for client certificates, and API servers come to the webhook without one that
-we know.
+The port is separate from the webhook's, because it requests client certificates, and API servers call the webhook without one
+of this CA.
 """
 
 from __future__ import annotations
@@ -61,23 +61,26 @@ __all__ = [
 ]
 
 
-_KEPT = 10.0  # seconds that an answer of the API server is kept; its own webhooks keep theirs for 10 s to 5 min
-_KEPT_UID = 1.0  # seconds: a name may have another owner within a few
-_MOST = 2000  # answers that are kept at once
-_AT_ONCE = 16  # reviews that wait for the API server at the same time
+_KEPT = 10.0  # seconds for which an API server's answer is cached; its own webhook caches take 10 s to 5 min
+_KEPT_UID = 1.0  # seconds: a name may soon have another owner
+_MOST = 2000  # cached answers
+_AT_ONCE = 16  # concurrent reviews at the API server
 _LOGS = ("get", "", "v1", "pods", "log")
 _GROUP, _, _VERSION = API_VERSION.partition("/")
 _RECORDS = tuple(("list", _GROUP, _VERSION, f"{kind.lower()}s", "") for kind in KINDS)
 _DELETES = ("delete", _GROUP, _VERSION, f"{RUN.lower()}s", "")
 _LOGIN = "log in again (for example with kubectl get pods), then repeat the command"
 
-_Right = tuple[str, str, str, str, str]  # a verb, and the group, version, name and subresource of what it is about
+_Right = tuple[str, str, str, str, str]  # a verb, and the group, version, name and subresource of the resource
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Refused(Exception):
-    """The caller may not read this. ``status`` is 401 or 403, or 503 if that is unknown; the text is one sentence for people."""
+    """The caller may not read this.
+
+    ``status`` is 401 or 403, or 503 if the rights are unknown; the text is a sentence for people.
+    """
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -96,7 +99,7 @@ class Caller:
 
 @dataclass
 class _Kept(Generic[K, V]):
-    """Caches answers by question, for a few seconds. Concurrent equal questions are asked once."""
+    """Caches answers by question, for a few seconds. Concurrent equal questions share one request."""
 
     seconds: float = _KEPT
     _answers: dict[K, tuple[float, asyncio.Future[V]]] = field(default_factory=dict)
@@ -124,7 +127,7 @@ class Access:
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def caller(self, authorization: str, certificate: Mapping[str, Any] | None) -> Caller:
-        """Who asks. ``certificate`` is the one that the handshake has checked, as :meth:`ssl.SSLSocket.getpeercert` gives it.
+        """The caller. ``certificate`` is the checked one, as :meth:`ssl.SSLSocket.getpeercert` returns it.
 
         Raises :class:`Refused`.
         """
@@ -152,7 +155,7 @@ class Access:
         return True
 
     async def is_there(self, namespace: str, run: str) -> bool:
-        """Whether a run of this name is recorded in a namespace, and the namespace is the one in which it ran."""
+        """Whether a run of this name is recorded in a namespace, and ran in this namespace."""
         uid = await self._asked(self._recorded.get((namespace, run), lambda: self._recorded_in(namespace, run)))
         if uid is None:
             return False
@@ -223,9 +226,9 @@ class Access:
 async def client_authority(api: Api) -> str:
     """The authority of client certificates, as PEM text, from the ConfigMap in which the API server publishes it.
 
-    Reading it needs the Role ``extension-apiserver-authentication-reader`` in ``kube-system``, as every server that trusts what
-    the API server trusts: https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/. Empty where the API
-    server takes no certificates. Raises :class:`ApiFailed`.
+    Reading it needs the Role ``extension-apiserver-authentication-reader`` in ``kube-system``, like every extension API server:
+    https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/. Empty if the API server does not accept
+    certificates. Raises :class:`ApiFailed`.
     """
     found = await api.get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
     return str((found.get("data") or {}).get("client-ca-file", ""))
@@ -239,7 +242,7 @@ def _of_certificate(certificate: Mapping[str, Any]) -> Caller | None:
     return Caller(user, (*groups, "system:authenticated")) if user else None
 
 
-_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")  # one that leads to no other path of the API server
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")  # cannot lead to another path of the API server
 _NAMESPACE = re.compile(r"[a-z0-9][-a-z0-9]{0,62}")
 PORT = 9444
 """The port, beside the webhook's 9443."""
@@ -274,7 +277,7 @@ class LogServer:
         return app
 
     async def _answer(self, answer: _Answer, request: web.Request) -> web.StreamResponse:
-        """Find out who asks, and answer errors as one sentence."""
+        """Identify the caller, and answer errors as one sentence."""
         try:
             transport = request.transport
             certificate = transport.get_extra_info("peercert") if transport is not None else None
@@ -383,11 +386,9 @@ async def _healthz(_request: web.Request) -> web.Response:
 
 
 def accept_certificates(context: ssl.SSLContext, client_authority: str) -> None:
-    """Let a server's TLS context ask for client certificates that this authority has signed (PEM text; empty: ask for none).
+    """Let a server's TLS context request client certificates signed by this authority (PEM text; empty: request none).
 
-    Without one callers need a token.
-
-    A removed authority still counts until the context is made anew. Raises :class:`ssl.SSLError`.
+    Callers without one need a token. A removed authority counts until the context is recreated. Raises :class:`ssl.SSLError`.
     """
     if client_authority:
         context.load_verify_locations(cadata=client_authority)
@@ -415,7 +416,7 @@ async def start_log_server(
 
 
 async def publish_watched(api: Api, namespace: str, watched: Watched) -> None:
-    """Publish to readers what is watched. Raises :class:`ApiFailed`."""
+    """Publish the watched scope to readers. Raises :class:`ApiFailed`."""
     path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}"
     found = await api.get_or_none(path)
     if found is not None:
@@ -425,7 +426,7 @@ async def publish_watched(api: Api, namespace: str, watched: Watched) -> None:
 async def publish_authority(
     api: Api, namespace: str, authority: str, unite: Callable[[str, str], str] = lambda own, _: own
 ) -> None:
-    """Write the CA (PEM text) into the ConfigMap from which readers take it. Raises :class:`ApiFailed`.
+    """Write the CA (PEM text) into the ConfigMap for readers. Raises :class:`ApiFailed`.
 
     ``unite`` joins it with the stored text.
     """

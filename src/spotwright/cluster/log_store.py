@@ -1,14 +1,14 @@
-"""Keeps logs in an object store, so that they outlive the keeper's machine.
+"""Keeps logs in an object store, so that they survive the keeper's machine.
 
 An archived run (:mod:`spotwright.cluster.run_archives`) keeps its logs as long as its archive: both are deleted together and
 count together towards the namespace's limit, with a minimum size that bounds their number.
 
 New text of a log waits in memory for at most five seconds, less once its pod was notified of its end; then it is written as a
-part, whose name no other process can use. So if two processes both act as the keeper, one finds the other's part in its place,
-and stops. A part holds how far the pod's log was read, so a successor asks for what comes behind it.
+part with a unique name. So if two processes act as the keeper, one finds the other's part in its place, and stops. A part holds
+the read position in the pod's log, from which a successor continues.
 
-While the store refuses writes, following goes on: new text waits in a bounded part of the memory, and of an excess the oldest
-lines are left out, which the log then says.
+While the store refuses writes, logs are still followed: new text waits in bounded memory; beyond the bound the oldest lines are
+omitted, with a note in the log.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ __all__ = ["LogRuns", "LogStore"]
 
 
 _LOG = logging.getLogger(__name__)
-_PAUSE, _SEALED = 5.0, 0.5  # seconds that new text of a log waits, also once its pod was notified of its end
+_PAUSE, _SEALED = 5.0, 0.5  # seconds that new text of a log waits: normally, and once its pod was notified of its end
 _FULL = 1 << 20  # bytes of a part that is written at once
-_MOST_OF_LOG, _MOST = 2 << 20, 32 << 20  # bytes that wait: of one log, and of all while the store refuses writes
-_WRITERS = 16  # parts that are written at once
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a store that refused a write is tried again
+_MOST_OF_LOG, _MOST = 2 << 20, 32 << 20  # queued bytes: of one log, and of all while the store refuses writes
+_WRITERS = 16  # concurrently written parts
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a write is retried after a refusal
 _SAID_AGAIN = 600.0  # seconds until a lasting refusal of the store is reported again
-_LISTED = 3600.0  # seconds until all objects are listed again: in between the sizes are those that were written here
-_LAST = 5.0  # seconds in which what waits is written when this process ends
-_LEAST_OBJECT, _LEAST_ARCHIVED = 4 << 10, 256 << 10  # bytes that an object of an archived run counts, and the run
-_TRIED = "+tried"  # an object that is written twice, to see whether the store keeps the first one
+_LISTED = 3600.0  # seconds between listings of all objects: in between, sizes are those written here
+_LAST = 5.0  # seconds to write the queue when this process ends
+_LEAST_OBJECT, _LEAST_ARCHIVED = 4 << 10, 256 << 10  # least counted bytes of an archived run's object, and of the run
+_TRIED = "+tried"  # an object written twice, to check whether the store keeps the first one
 
 
 class LogRuns(Protocol):
-    """The runs whose logs are kept in a store that others may use too."""
+    """The runs with logs in a possibly shared store."""
 
     @property
     def owner(self) -> str:
-        """What distinguishes their logs from other runs' logs. Raises :class:`OSError`."""
+        """The owner name that distinguishes their logs from others'. Raises :class:`OSError`."""
 
     async def existing(self, runs: Collection[str]) -> Collection[str]:
-        """The existing ones of these runs, by name; if in doubt all, since logs of the others are deleted."""
+        """The existing ones of these runs, by name; if in doubt all, because the others' logs are deleted."""
 
     async def is_gone(self, namespace: str, uid: str) -> bool:
         """Whether the namespace with this name and UID is gone; in doubt it exists."""
@@ -74,8 +74,8 @@ class LogRuns(Protocol):
 class LogStore:
     """The logs below an address. It is a :class:`~spotwright.cluster.log_place.LogPlace`.
 
-    ``log_limit`` is in bytes, for each log. The logs of a run that is deleted from ``runs`` are deleted too, unless it
-    is archived. ``on_trouble`` gets a sentence when the store refuses writes, at most every ten minutes the same.
+    ``log_limit`` is in bytes, for each log. The logs of a run that is deleted from ``runs`` are deleted too, unless it is
+    archived. ``on_trouble`` gets a sentence when the store refuses writes, repeated at most every ten minutes.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LogStore:
         self.objects = Objects(url, self._heard)
         self.logs = StoredLogs(self.objects)
         self.log_limit, self._runs, self._on_trouble = log_limit, runs, on_trouble
-        self.trouble = ""  # why the store refuses writes; empty: it accepts them
+        self.trouble = ""  # why the store refuses writes; empty if it accepts them
         self._said, self._said_at = "", 0.0
         self._wait, self._retry_at = _FIRST_WAIT, 0.0
         self._is_back = asyncio.Event()
@@ -92,10 +92,10 @@ class LogStore:
         self.waiting = 0  # bytes of text in memory
         self._open: dict[LogName, _PartsLog] = {}
         self._kept: dict[LogName, KeptLog] = {}
-        self._changed: dict[LogName, KeptLog | None] = {}  # since the list of all objects was begun
+        self._changed: dict[LogName, KeptLog | None] = {}  # since the listing of all objects began
         self._list_at = 0.0
-        self._archives: defaultdict[str, set[str]] = defaultdict(set)  # their names, by that of their run
-        self._owned: set[str] = set()  # folders of runs that have their owner's object
+        self._archives: defaultdict[str, set[str]] = defaultdict(set)  # their names, by run
+        self._owned: set[str] = set()  # folders of runs with their owner's object
 
     @property
     def about(self) -> str:
@@ -126,7 +126,7 @@ class LogStore:
         notes = None if known is None else owner_notes(await self.objects.get(key) or b"")
         if known is None or notes is None or not await self._runs.existing([known[0].run]):
             return None
-        if (await self.logs.look(known[0], anew=True)).is_complete:  # it was finished in that moment
+        if (await self.logs.look(known[0], anew=True)).is_complete:  # it was just finished
             await self.objects.delete([key])
             return None
         return known[0], notes
@@ -148,7 +148,7 @@ class LogStore:
         return kept is not None and kept.is_complete
 
     def limit(self, wanted: int, found: Mapping[str, Sequence[KeptLog]]) -> int:
-        """See :class:`LogPlace`: less in a folder whose volume is nearly full, so that namespaces leave space for each other."""
+        """See :class:`LogPlace`: less on a nearly full volume, so that namespaces leave space for each other."""
         room = self.objects.room()
         if room is None or not found or room.free >= 2 * room.reserve:
             return wanted
@@ -181,13 +181,13 @@ class LogStore:
             await self._delete_run(name)
 
     def archived(self, made: Archive) -> None:
-        """Hear of a run that was archived."""
+        """Note an archived run."""
         self._archives[made.run].add(made.key)
         name = LogName(made.run, "", 0)
         self.note(name, KeptLog(made.ended_at, max(made.size, _LEAST_ARCHIVED), name, is_complete=True))
 
     async def _note_drop(self, folder: str, note: bytes) -> bool:
-        """Say in the place of a log that it is dropped; False: a full volume has no room for that. Raises :class:`PlaceAway`."""
+        """Write the note about a dropped log; False: a full volume has no room for it. Raises :class:`PlaceAway`."""
         try:
             await self.objects.put_new(f"{folder}/{DROPPED}", note)
         except PlaceAway:
@@ -205,18 +205,18 @@ class LogStore:
     # For the logs
 
     async def own(self, name: LogName) -> None:
-        """Note whose run a log belongs to, once for each run. Raises :class:`PlaceAway`."""
+        """Record the owner of a log's run, once per run. Raises :class:`PlaceAway`."""
         folder = run_key(name)
         if folder not in self._owned:
             await self.objects.put_new(f"{folder}/{OWNER}", self.owner.encode())
             self._owned.add(folder)
 
     def open_key(self, name: LogName) -> str:
-        """The object of a log that is not complete."""
+        """The object that marks a log as incomplete."""
         return f"{OPEN}/{self.owner}/{log_key(name)}"
 
     def note(self, name: LogName, kept: KeptLog | None) -> None:
-        """Note the stored state of a log, or None."""
+        """Store the state of a log, or None."""
         self._changed[name] = kept
         if kept is None:
             self._kept.pop(name, None)
@@ -231,7 +231,7 @@ class LogStore:
                 self.note(log.name, log.kept)
 
     async def turn(self) -> None:
-        """Wait until the store accepts writes, or until a retry is due: for one log at a time."""
+        """Wait until the store accepts writes, or until a retry is due, which one log at a time makes."""
         while self.trouble:
             left = self._retry_at - time.monotonic()
             if left <= 0:
@@ -243,13 +243,13 @@ class LogStore:
                     await self._is_back.wait()
 
     def keep_bounds(self) -> None:
-        """Leave out the excess over the memory bound while the store refuses writes, from the log with the most waiting."""
+        """Omit the excess over the memory bound while the store refuses writes, from the log with the most queued text."""
         while self.waiting > _MOST:
             if not max(self._open.values(), key=lambda log: log.buffered).leave_out():
                 return
 
     def failed(self, why: str) -> PlaceAway:
-        """Treat the error of a request as a failure of the store."""
+        """Record a request's error as a failure of the store."""
         self._heard(why)
         return PlaceAway(why)
 
@@ -281,7 +281,7 @@ class LogStore:
     async def _try_to_overwrite(self) -> None:
         """Report a store that overwrites objects despite the condition not to.
 
-        SeaweedFS did until 3.97 (https://github.com/seaweedfs/seaweedfs/issues/7153), and for two writers at one time for longer
+        SeaweedFS did until 3.97 (https://github.com/seaweedfs/seaweedfs/issues/7153), and with concurrent writers for longer
         (https://github.com/seaweedfs/seaweedfs/issues/8800).
         """
         key = f"{OPEN}/{self.owner}/{_TRIED}"
@@ -310,7 +310,7 @@ class LogStore:
             {name.run for name in found}
         )  # afterwards: a run exists before its logs do
         gone = {name.run: name for name in found if name.run not in existing}
-        if gone:  # listed again: a run is archived before it is deleted
+        if gone:  # list again: a run is archived before it is deleted
             now = await self._list_archives()
             gone = {run: name for run, name in gone.items() if run not in now}
         for run, log in archived.items():
@@ -350,29 +350,27 @@ class LogStore:
         _LOG.info("run %s was deleted: deleting its logs", name.run)
         await self._delete(f"{OPEN}/{self.owner}/{folder}")
         await self._delete(folder, {f"{folder}/{OWNER}"})
-        await self.objects.delete([f"{folder}/{OWNER}"])  # last: it says that the rest may be deleted
+        await self.objects.delete([f"{folder}/{OWNER}"])  # last: it permits the deletion of the rest
         self._owned.discard(folder)
 
     async def _delete(self, folder: str, kept: Collection[str] = ()) -> None:
-        """Delete the objects below a folder but some."""
+        """Delete the objects below a folder except ``kept``."""
         keys = [each.key async for objects in self.objects.list(folder) for each in objects if each.key not in kept]
         await self.objects.delete(keys)
 
 
 class _PartsLog:
-    """A :class:`~spotwright.cluster.log_place.WrittenLog` in parts. What comes waits in memory until it is written."""
+    """A :class:`~spotwright.cluster.log_place.WrittenLog` in parts. New text waits in memory until it is written."""
 
     def __init__(self, store: LogStore, name: LogName) -> None:
         self.name, self.notes = name, dict[str, Any]()
-        self.size, self.at = 0, 0.0  # of what is stored: its bytes, and when it was written last
-        self.moved = asyncio.Event()  # a write succeeded, or none can
+        self.size, self.at = 0, 0.0  # stored bytes, and when they were last written
+        self.moved = asyncio.Event()  # a write succeeded, or none can succeed
         self._store, self._writer = store, secrets.token_hex(8)
         self._number, self._start, self._head = 1, 0, -1  # of the next part
         self._tail = deque[tuple[int, int]]()  # the parts behind the first half, with their sizes
         self._buffer, self._due, self._pause = bytearray(), 0.0, _PAUSE
-        self._frozen = deque[
-            tuple[Part, bytes, int]
-        ]()  # parts as they are sent, each with the bytes of text that waited
+        self._frozen = deque[tuple[Part, bytes, int]]()  # parts being sent, each with its bytes of queued text
         self._frozen_notes = dict[str, Any]()
         self._left_out = self._left_out_lines = 0
         self._is_mid_line = self._has_begun = self._is_over = False
@@ -389,7 +387,7 @@ class _PartsLog:
 
     @property
     def buffered(self) -> int:
-        """The bytes that may still be left out."""
+        """The bytes that can still be omitted."""
         return len(self._buffer)
 
     async def is_complete(self) -> bool:
@@ -464,7 +462,7 @@ class _PartsLog:
         self._store.closed(self)
 
     def hurry(self) -> asyncio.Task[None] | None:
-        """Write what waits now; the task that does it, if there is something."""
+        """Write the queued text now; returns the task that does it, if there is any text."""
         self._pause = self._due = 0.0
         self._wake.set()
         if self._buffer or self._frozen or self._left_out:
@@ -500,10 +498,10 @@ class _PartsLog:
                     await self._until_due()
                 await self._store.turn()
                 async with self._store.gate:
-                    with contextlib.suppress(PlaceAway):  # the store has heard of it, and says when to try again
+                    with contextlib.suppress(PlaceAway):  # the store has recorded it, and schedules the retry
                         await (self._send_parts() if self._has_begun else self._begin())
                 self.moved.set()
-        except OSError as error:  # from the function that names the owner
+        except OSError as error:  # from the owner's name
             _LOG.warning("log %s waits: %s", log_key(self.name), error)
         finally:
             self._task = None
@@ -517,7 +515,7 @@ class _PartsLog:
         self._wake.clear()
 
     async def _begin(self) -> None:
-        """Note whose the log is, and that it is not complete. Raises :class:`PlaceAway`."""
+        """Record the log's owner, and that it is incomplete. Raises :class:`PlaceAway`."""
         await self._store.own(self.name)
         await self._store.objects.put_new(self._store.open_key(self.name), msgspec.json.encode(self.notes))
         self._has_begun = True
@@ -568,7 +566,7 @@ class _PartsLog:
         key = part_key(self.name, self._number)
         if not await self._store.objects.put_new(key, data):
             there = await self._store.objects.get(key)
-            if there is None:  # S3 refuses a write, too, beside one that was not done in the end
+            if there is None:  # S3 also refuses a write beside another one that finally fails
                 raise self._store.failed(f"{self._store.about}: {key} was refused and does not exist")
             if there != data:
                 self._overtaken = key
@@ -580,7 +578,7 @@ class _PartsLog:
         return True
 
     async def _leave_out_middle(self) -> None:
-        """Delete the oldest parts behind the first half, as long as the last quarter of the limit is left."""
+        """Delete the oldest parts after the first half, keeping the last quarter of the limit."""
         while len(self._tail) > 1:
             second = await self._store.logs.part(self.name, self._tail[1][0])
             if second.start > self._start - self._store.log_limit // 4:

@@ -1,9 +1,9 @@
-"""Keeps the last bytes of each attempt's log in its SpotAttempt, where no store keeps whole logs.
+"""Keeps the last bytes of each attempt's log in its SpotAttempt, if no store keeps whole logs.
 
 Whole logs would fill etcd, and each write sends a whole object to all watchers. So the last :data:`TAIL` bytes stay in memory,
-and are written first at once, then each minute in which they have grown, without delay once the pod was notified of its end,
-and at the end. Beside them stands how far the pod's log was read, so that the next recorder goes on there. It never overwrites
-what another process has written since the last read.
+and are written first at once, then every minute if they have grown, without delay once the pod was notified of its end, and at
+the end. They are stored with the read position, so that the next recorder continues there. Another process's later writes are
+never overwritten.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _FIRST, _PAUSE, _SEALED = (
     1.0,
     60.0,
     1.0,
-)  # seconds until the first write, between two more, and once its pod was notified of its end
-_A_SECOND = 10.0  # writes of all logs together that growth may cause
-_AGAIN = 10.0  # seconds until a write that failed is tried again
+)  # seconds until the first write, between later ones, and once its pod was notified of its end
+_A_SECOND = 10.0  # writes of all logs together due to growth
+_AGAIN = 10.0  # seconds until a failed write is retried
 _AT_ONCE = 8  # requests
 _LAST = 5.0  # seconds in which what waits is written when this process ends
 _NAMESPACE = 16 << 20  # bytes of the tails of one namespace: of 4,096 attempts
-_GONE, _CONFLICT, _INVALID = 404, 409, 422  # a failed test of a patch has the status of an invalid object
+_GONE, _CONFLICT, _INVALID = 404, 409, 422  # a failed patch test has the status of an invalid object
 _POSITION = 8192  # characters that an attempt's logPosition may have (spotattempt.yaml)
 _PAGE = 100  # objects
-_LISTED, _LEFT = 50_000, 5_000  # attempts in which logs are looked for that were not finished, and such logs
-_LOOK = 300.0  # seconds between two looks at which runs go on
+_LISTED, _LEFT = 50_000, 5_000  # attempts searched for unfinished logs, and such logs
+_LOOK = 300.0  # seconds between checks of active runs
 
 
 class LogTails:
@@ -61,12 +61,12 @@ class LogTails:
         self.gate = asyncio.Semaphore(_AT_ONCE)
         self._open: dict[LogName, _TailLog] = {}
         self._kept: dict[LogName, KeptLog] = {}
-        self._paths: dict[LogName, str] = {}  # of the logs that are open, kept or left by an earlier process
+        self._paths: dict[LogName, str] = {}  # of open, kept or earlier unfinished logs
         self._looked_at = 0.0
 
     @property
     def pause(self) -> float:
-        """The seconds between two writes of a log that grows: more where very many do."""
+        """The seconds between writes of a growing log: more if very many grow."""
         return max(_PAUSE, len(self._open) / _A_SECOND)
 
     def log(self, name: LogName, task: str) -> _TailLog:
@@ -79,7 +79,7 @@ class LogTails:
         return made
 
     async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
-        """See :class:`LogPlace`. Of very many attempts the first ones are looked through."""
+        """See :class:`LogPlace`. Of very many attempts only the first are searched."""
         found, seen = list[tuple[LogName, Mapping[str, Any]]](), 0
         try:
             async for each in self._listed(ATTEMPT, {}):
@@ -96,7 +96,7 @@ class LogTails:
         return found
 
     async def kept(self) -> Mapping[str, Sequence[KeptLog]]:
-        """See :class:`LogPlace`: what this process has written of active runs. The rest is deleted with its records."""
+        """See :class:`LogPlace`: this process's logs of active runs. Others are deleted with their records."""
         if self._kept and time.monotonic() >= self._looked_at + _LOOK:
             self._looked_at = time.monotonic()
             await self._forget_ended()
@@ -173,7 +173,7 @@ class LogTails:
         return (found or {}).get("status") or {}
 
     async def write(self, path: str, fields: Mapping[str, Any], before: int | None) -> None:
-        """Write these fields of a status. ``before`` is its present number of bytes; None: none, or any.
+        """Write these fields of a status. ``before`` is its current number of bytes; None: none, or any.
 
         Raises :class:`ApiFailed`, and :class:`Fenced` once another process records.
         """
@@ -190,7 +190,7 @@ class LogTails:
         self._kept[kept.name] = kept
 
     def forget(self, name: LogName) -> None:
-        """Count a log no more: its attempt is deleted, or its run has ended."""
+        """Stop counting a log: its attempt is deleted, or its run has ended."""
         self._kept.pop(name, None)
         if name not in self._open:
             self._paths.pop(name, None)
@@ -244,13 +244,13 @@ class _TailLog:
         self._tails, self._path = tails, path
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._tail, self._bytes = b"", 0
-        self._written: int | None = None  # bytes of the whole as the API has them; None: not written yet
+        self._written: int | None = None  # bytes of the whole log according to the API; None: not written yet
         self._is_new = False  # something came since the last write
-        self._pause, self._due = 0.0, 0.0  # a pause of 0: that of all logs
+        self._pause, self._due = 0.0, 0.0  # a pause of 0: the common one
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._overtaken = ""
-        self._is_refused = False  # the API server does not take what there is to write
+        self._is_refused = False  # the API server refuses the pending write
 
     async def is_complete(self) -> bool:
         """See :class:`WrittenLog`."""
@@ -356,7 +356,7 @@ class _TailLog:
                 return
             self._is_new = True
             if error.status not in (_CONFLICT, _INVALID):
-                self._written = None  # perhaps it was done
+                self._written = None  # it may have succeeded
                 raise
             await self._refuse(error)
             return
@@ -370,7 +370,7 @@ class _TailLog:
         self._tails.note(KeptLog(time.time(), len(self._tail), self.name, is_complete))
 
     async def _refuse(self, error: ApiFailed) -> None:
-        """Find out why a write was refused. Raises :class:`ApiFailed` where that may pass."""
+        """Find out why a write was refused. Raises :class:`ApiFailed` if that may be temporary."""
         found = await self._tails.api.get_or_none(self._path)
         there = ((found or {}).get("status") or {}).get("logBytes")
         if self._written is not None and there != self._written:

@@ -1,7 +1,7 @@
 """Reads the marks of a review on pods: its token, and the number of the attempt.
 
-A tenant decides how many pods its namespace has and how large they are. So pods are read in pages, with only a part of their
-metadata, within a limit in bytes.
+A tenant decides the number and size of its pods. So pods are read in pages, with only a part of their metadata, within a limit
+in bytes.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ __all__ = ["CarriedNumbers", "MarkedPod", "marked_pods", "pod_texts"]
 
 _LOG = logging.getLogger(__name__)
 _NUMBER = re.compile("[1-9][0-9]{0,5}")
-_MOST_READ = 256 * 1024 * 1024  # bytes of all pods of a namespace, as they are read once after the numbers were lost
-_MOST_KEPT, _MARKED = 4_000_000, 500  # bytes of what is kept of them, and of each beside its metadata
+_MOST_READ = 256 * 1024 * 1024  # bytes of all pods of a namespace, read once after the numbers were lost
+_MOST_KEPT, _MARKED = 4_000_000, 500  # kept bytes, and bytes of each pod besides its metadata
 _KEPT_READING = 60.0  # seconds
 _PAGE = 100  # pods
 _PAGE_BYTES = 1024 * 1024  # of a page of several pods
-_LARGEST = 4096  # bytes of labels and annotations that name a task; Argo has the name of each step above one in them
+_LARGEST = 4096  # bytes of labels and annotations that name a task; Argo's contain the names of all steps above it
 
 
 class MarkedPod(NamedTuple):
-    """A pod that a review has pinned to a rung. ``number`` is an untrusted annotation."""
+    """A pod pinned to a rung by a review. ``number`` is an untrusted annotation."""
 
     token: str
     number: str
     controller: str  # the UID of its controller; empty without one
-    metadata: bytes  # JSON, with its labels and annotations; empty where they are too large
+    metadata: bytes  # JSON, with its labels and annotations; empty if they are too large
 
     @property
     def pod(self) -> Mapping[str, Any]:
-        """The pod with what names its task."""
+        """The pod with the metadata that names its task."""
         return {"kind": "Pod", "metadata": decode(self.metadata or b"{}")}
 
 
 async def marked_pods(
     api: Api, namespace: str, selector: str = "", *, most_bytes: int
 ) -> AsyncGenerator[MarkedPod, None]:
-    """The pods of a namespace that have a token, as the API server has them now. Raises as :func:`pod_texts`."""
+    """The current pods of a namespace with a token. Raises as :func:`pod_texts`."""
     async with aclosing(pod_texts(api, namespace, selector, most_bytes=most_bytes)) as texts:
         async for each in texts:
             if (marked := _marked(each)) is not None:
@@ -61,9 +61,9 @@ async def marked_pods(
 
 
 async def pod_texts(api: Api, namespace: str, selector: str = "", *, most_bytes: int) -> AsyncGenerator[bytes, None]:
-    """The pods of a namespace as text, as the API server has them now.
+    """The current pods of a namespace as text.
 
-    Raises :class:`ApiFailed` where it does not say, and with the status :data:`TOO_LARGE` for more than ``most_bytes``.
+    Raises :class:`ApiFailed`, with the status :data:`TOO_LARGE` for more than ``most_bytes``.
     """
     path, limit, more, left = object_path("v1", "Pod", namespace=namespace), _PAGE, "", most_bytes
     while True:
@@ -88,7 +88,7 @@ async def pod_texts(api: Api, namespace: str, selector: str = "", *, most_bytes:
 
 
 class CarriedNumbers:
-    """The numbers that pods carry, read once for all who ask within a minute: pods that come later have theirs elsewhere."""
+    """The numbers on pods, read once a minute for all callers: later pods have their numbers elsewhere."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -99,7 +99,7 @@ class CarriedNumbers:
     async def of(self, namespace: str, selector: str, *, patience: float) -> Sequence[MarkedPod] | None:
         """The numbered pods of a namespace; None: they cannot be read, or not within ``patience`` seconds.
 
-        The read continues without callers that stopped waiting.
+        The read continues after callers stop waiting.
         """
         key = namespace, selector
         reading = self._readings.get(key)

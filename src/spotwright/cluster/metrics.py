@@ -1,9 +1,9 @@
 """Serves the metrics of a controller's process at ``/metrics``, in the text format of Prometheus, over plain HTTP.
 
-Beside them it answers probes: ``/healthz`` says whether the process should be started again, ``/readyz`` whether it is ready. The
-port is separate: API servers must reach the webhook's port, and metrics are for those who may see the names of
-pools and namespaces. By default it is reached from this machine alone. The format is four kinds of line
-(https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4), so no library is needed for it.
+It also answers probes: ``/healthz`` (restart the process?) and ``/readyz``. The port is separate: API servers must reach the
+webhook's port, and metrics are for readers who may see the names of pools and namespaces. By default it listens only on this
+machine. The format has four kinds of line (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4), so it
+needs no library.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _Family(NamedTuple):
 class Metrics:
     """The metrics of one process, computed on request.
 
-    ``pauses`` gives the pools that are skipped now; ``verdicts`` counts the answered reviews, ``tally`` recorded attempts and
-    evictions. ``aside`` gives the namespaces that are set aside now, each with the part that does so.
+    ``pauses`` returns the unavailable pools; ``verdicts`` counts the answered reviews, ``tally`` recorded attempts and
+    evictions. ``aside`` returns the namespaces that are set aside, each with the responsible part.
     """
 
     def __init__(

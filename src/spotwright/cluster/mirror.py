@@ -1,12 +1,12 @@
-"""Mirrors all objects of one resource: lists, watches with bookmarks, and lists again if the watch cannot go on.
+"""Mirrors all objects of one resource: lists, watches with bookmarks, and lists again if the watch cannot continue.
 
-After 410 Gone, and after anything else that makes a new list necessary, the mirror compares the list with what it had. An
-object that is missing was deleted meanwhile: its deletion is reported with its last known state. An object whose UID has
-changed was deleted and made again: both are reported. So no deletion is lost, which the watch of no Python library
-promises: lightkube's starts again without a version (https://github.com/gtsystem/lightkube/pull/153), kubernetes_asyncio's ends
+After 410 Gone, or anything else that requires a new list, the mirror compares the list with its objects. A missing object was
+deleted meanwhile: its deletion is reported with its last known state. An object with a new UID was deleted and recreated: both
+are reported. So no deletion is lost, which the watches of Python libraries do not guarantee: lightkube's starts again without a
+version (https://github.com/gtsystem/lightkube/pull/153), kubernetes_asyncio's ends
 (https://github.com/tomplus/kubernetes_asyncio/pull/327).
 
-Authors of objects are strangers: one that cannot be read is set aside with a line in the log, and its stream goes on.
+Authors of objects are untrusted: an unreadable object is set aside with a log line, and its stream continues.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = [
 
 
 _LOG = logging.getLogger(__name__)
-_CHUNK = 500  # objects a page of a list, as kubectl asks for
+_CHUNK = 500  # objects per page of a list, as in kubectl
 _PAGE = 8 * 1024 * 1024  # bytes of a page; 500 objects of the largest size would be 700 MB
 _LASTS = 290  # seconds: the server ends a watch then, so that connections spread over its replicas
 _SHORT = 0.5  # seconds
-_REFUSED = 5.0, 30.0  # seconds until what is refused is tried again: a Role may be bound a moment later
+_REFUSED = 5.0, 30.0  # seconds until a refused request is retried: a Role may be bound a moment later
 _REFUSALS = 6  # in a row, until the longer wait
 _SILENCE = 75.0  # seconds without a byte: bookmarks come about once a minute, so the stream is dead
 
@@ -66,7 +66,7 @@ class Resource(NamedTuple):
 
 
 class ChangeKind(StrEnum):
-    """What happened to an object, or that the mirror is complete."""
+    """The kind of a change of an object, or of the mirror."""
 
     PUT = "put"  # added or modified
     DELETED = "deleted"  # with its last known state
@@ -88,11 +88,11 @@ class Mirror:
     """The objects of a resource in one namespace, or in all. ``objects`` is complete after the first ``SYNCED``.
 
     ``labels`` and ``fields`` are selectors for the server; objects for which ``keep`` is false are dropped here. ``slim``
-    makes of an object what is kept of it and reported, with its name, namespace, UID and version. ``problem`` is the last
-    error while there is one: for readiness checks and for ``doctor``; ``status`` is its HTTP status. A mirror that does not
-    ``remember`` reports present and new objects, keeps none, and never reports that an object is gone. An object for
-    which its namespace has no ``room`` stays as it was known, with the version that it had, or unknown. So does one that would
-    take too much memory alone (:mod:`spotwright.cluster.bounded_json`), unless the mirror ``shortens`` it to its main fields.
+    reduces an object to its kept and reported part, with its name, namespace, UID and version. ``problem`` is the current
+    error, for readiness checks; ``status`` is its HTTP status. A mirror that does not ``remember`` reports existing and new
+    objects, keeps none, and never reports deletions. If its namespace has no ``room``, an object keeps its former state and
+    version, or stays unknown. So does an object that alone would take too much memory (:mod:`spotwright.cluster.bounded_json`),
+    unless the mirror ``shortens`` it to its main fields.
     """
 
     def __init__(  # noqa: PLR0913  # what is asked for, and what is kept of it
@@ -120,14 +120,14 @@ class Mirror:
         self._version, self._chunk = "", _CHUNK
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.problem, self.status = "", 0
-        self._untaken: Change | None = None  # the last change, if the follower was ended while taking it
-        self._entered = 0  # how often what is kept has grown by a namespace
+        self._untaken: Change | None = None  # the last change, if the follower ended while taking it
+        self._entered = 0  # how often a namespace was added to the kept ones
         self._gone: list[
             set[tuple[tuple[str, str], str]]
-        ] = []  # keys and UIDs of what went while a namespace is listed
+        ] = []  # keys and UIDs of objects deleted while a namespace is listed
 
     def list_again(self) -> None:
-        """Let the next :meth:`changes` begin with a list, because ``keep`` now holds for other objects."""
+        """Let the next :meth:`changes` begin with a list, because ``keep`` has changed."""
         self._version = ""
 
     def drop(self, namespace: str) -> None:
@@ -138,7 +138,7 @@ class Mirror:
     async def changes(self) -> AsyncIterator[Change]:
         """Yield all changes, forever; after a cancellation, first the change that may not have been consumed.
 
-        Temporary errors are waited out; others are retried, later every 30 seconds.
+        Temporary errors are retried; so are others, eventually every 30 seconds.
         """
         failures = gone = 0
         if self._untaken is not None:
@@ -152,7 +152,7 @@ class Mirror:
                     yield change
                     self._untaken = None
             except _Gone:
-                self._version = ""  # a new list follows at once, but not without end where each one is too old already
+                self._version = ""  # a new list follows at once, but not endlessly if each is already too old
                 gone = gone + 1 if time.monotonic() - began < _SILENCE else 0
                 if gone > 1:
                     await asyncio.sleep(wait_before(gone - 1, None))
@@ -165,7 +165,7 @@ class Mirror:
                 await asyncio.sleep(wait_before(failures, error.retry_after) if error.may_pass else refused)
 
     async def catch_up(self, namespace: str) -> AsyncIterator[Change]:
-        """The present objects of a namespace for which ``keep`` holds since now; :meth:`changes` yields later ones.
+        """The current objects of a newly kept namespace; :meth:`changes` yields later ones.
 
         Never older than a change already yielded. Retries errors; an unreadable resource counts as absent.
         """
@@ -197,7 +197,7 @@ class Mirror:
                 await asyncio.sleep(wait_before(failures, error.retry_after))
 
     def is_current(self, change: Change) -> bool:
-        """Whether an object is still as a change says, as far as it is remembered."""
+        """Whether a change is still the remembered state of its object."""
         return not self._remembers or self.objects.get(_key(change.data)) is change.data
 
     async def _list_and_watch(self) -> AsyncIterator[Change]:
@@ -209,12 +209,12 @@ class Mirror:
             async for change in self._watch():
                 yield change
             if time.monotonic() - began < _SHORT:
-                await asyncio.sleep(_SHORT)  # a server that ends every watch at once must not be asked without end
+                await asyncio.sleep(_SHORT)  # do not flood a server that ends every watch at once
 
     async def _list(self) -> AsyncIterator[Change]:
         """List, then report the differences from the previous objects: first deletions, then additions and changes."""
         entered = -1
-        while entered != self._entered:  # of a namespace that was entered meanwhile a part may be missing
+        while entered != self._entered:  # a part of a namespace entered meanwhile may be missing
             entered = self._entered
             listed, version = await self._list_pages(self._path)
         for key, old in list(self.objects.items()):
@@ -231,7 +231,7 @@ class Mirror:
         yield Change(ChangeKind.SYNCED, {})
 
     async def _list_pages(self, path: str) -> tuple[dict[tuple[str, str], dict[str, Any]], str]:
-        """All objects that are kept, and the version of the list. Its pages are one snapshot, which may expire: 410."""
+        """All kept objects, and the version of the list. Its pages are one snapshot, which may expire (410)."""
         listed: dict[tuple[str, str], dict[str, Any]] = {}
         more = ""
         while True:
@@ -272,14 +272,14 @@ class Mirror:
                     if change is not None:
                         yield change
         except StreamSilent as error:
-            _LOG.debug("%s; restarting the watch", error)  # from the same version: no change is missed
+            _LOG.debug("%s; restarting the watch", error)  # from the same version, without missing changes
         except ApiFailed as error:
             if error.status == 410:
                 raise _Gone from error
             raise
 
     def _take(self, line: bytes) -> Change | None:
-        """Apply one line of a watch. A line that was cut in the middle ends the watch; the next one repeats it whole."""
+        """Apply one line of a watch. A cut line ends the watch; the next watch repeats it."""
         try:
             event = read_as(WatchEvent, line)
         except msgspec.DecodeError as error:
@@ -310,7 +310,7 @@ class Mirror:
         return self._apply(event.type, kept)
 
     def _known(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The former state of an object if it is the same one, not another one recreated under its name."""
+        """The former state of an object, unless it was recreated under its name."""
         before = self.objects.get(_key(item))
         return before if before is not None and uid_of(before) == uid_of(item) else None
 
@@ -369,7 +369,7 @@ class Mirror:
 
 
 class FollowedNamespaces:
-    """A resource in each of some namespaces, by a stream each; without namespaces, in all by one stream.
+    """A resource in some namespaces, with a stream each; without namespaces, in all with one stream.
 
     ``selectors`` as in :class:`Mirror`. An unreadable namespace counts as empty until it is readable.
     """
@@ -382,7 +382,7 @@ class FollowedNamespaces:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that may be read is known."""
+        """Whether all readable objects are known."""
         return all(mirror.status in FORBIDDEN for mirror in self._incomplete) and (
             len(self._mirrors) > 1 or not self._incomplete
         )
@@ -394,11 +394,11 @@ class FollowedNamespaces:
 
     @property
     def problem(self) -> str:
-        """Why some of it cannot be read at present; empty while all can."""
+        """Why some of it cannot be read now; empty if all can."""
         return next((mirror.problem for mirror in self._mirrors if mirror.problem), "")
 
     async def changes(self) -> AsyncIterator[Change]:
-        """All changes, for ever, one after the other."""
+        """All changes, forever, one after the other."""
         queue: asyncio.Queue[tuple[Mirror, Change | Exception]] = asyncio.Queue(_AHEAD)
         tasks = [asyncio.ensure_future(_into(queue, mirror)) for mirror in self._mirrors]
         try:
@@ -423,7 +423,7 @@ async def _into(queue: asyncio.Queue[tuple[Mirror, Change | Exception]], mirror:
         await queue.put((mirror, error))
 
 
-_AHEAD = 100  # changes that wait to be consumed
+_AHEAD = 100  # queued changes
 
 
 def _is_readable(item: Any) -> bool:
@@ -453,7 +453,7 @@ def _whole(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _slim(item: dict[str, Any], page: ListPage) -> dict[str, Any]:
-    """An object without its managed fields, half of its size. Items of a list get the kind that the list names once."""
+    """An object without its managed fields, which are half of its size. Items of a list get the list's kind."""
     item.get("metadata", {}).pop("managedFields", None)
     if "kind" not in item and page.items is not None:
         item["kind"] = (page.kind or "").removesuffix("List")

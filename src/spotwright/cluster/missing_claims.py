@@ -1,7 +1,7 @@
-"""Leaves checkpoints out of default policies where their claim is missing: Kubernetes would let each pod wait for it for ever.
+"""Removes checkpoints with missing claims from default policies: each pod would wait for the claim forever.
 
-A pod's mount of a claim cannot be optional. An object that asks for a checkpoint itself waits for its claim, as for any other
-claim; other objects are not held up by their namespace's configuration. If claims may not be read, all count as present.
+A pod's mount of a claim cannot be optional. An object that requests a checkpoint itself waits for its claim, as for any other
+claim; other objects are not delayed by their namespace's configuration. If claims may not be read, all count as existing.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 
 
 _LOG = logging.getLogger(__name__)
-_FRESH = 3.0  # seconds in which an answer is given again
+_FRESH = 3.0  # seconds for which an answer is cached
 _KEPT = 1_000  # answers
 _LARGEST = 64 * 1024  # bytes of a claim
 _FIELD = "checkpoint"
-_MOST = 10  # claims of one namespace: its configuration is its tenants'
+_MOST = 10  # claims of a namespace, whose tenants write the configuration
 _SHOWN = 3  # names of claims in a message
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -52,7 +52,7 @@ def claims_of(config: Config | None) -> list[str]:
 
 
 def left_out_claims(config: Config) -> str:
-    """The warning for the author of a configuration whose policies name more claims than are looked for; empty if all are."""
+    """The warning for the author of a configuration with too many claims to check; empty otherwise."""
     names = _named(config)
     if len(names) <= _MOST:
         return ""
@@ -84,7 +84,7 @@ class ClaimLookup:
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock
         self._answers: OrderedDict[tuple[str, str], tuple[float, bool]] = OrderedDict()
-        self._readings: dict[tuple[str, str], asyncio.Task[bool]] = {}  # those under way, for all who ask meanwhile
+        self._readings: dict[tuple[str, str], asyncio.Task[bool]] = {}  # reads under way, shared by all callers
         self._said: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def missing(self, config: Config, namespace: str) -> Sequence[str]:
@@ -100,7 +100,7 @@ class ClaimLookup:
             return is_there
         if key not in self._readings:
             self._readings[key] = asyncio.create_task(self._ask(key), name="look for a claim")
-        return await asyncio.shield(self._readings[key])  # a caller without time leaves it to the others
+        return await asyncio.shield(self._readings[key])  # the read continues after a caller gives up
 
     async def _ask(self, key: tuple[str, str]) -> bool:
         now = self._clock()
@@ -129,12 +129,12 @@ class ClaimLookup:
 
 
 async def none_is_missing(_config: Config, _namespace: str) -> Sequence[str]:
-    """Claims that somebody makes soon count as there."""
+    """Report no missing claims: they will be created soon."""
     return ()
 
 
 def without_claims(config: Config, missing: Sequence[str]) -> Config:
-    """The configuration whose policies name no checkpoint in these claims."""
+    """The configuration without checkpoints in these claims."""
 
     def without(layer: Layer) -> Layer:
         if claim_of(layer) not in missing:
@@ -149,11 +149,9 @@ def without_claims(config: Config, missing: Sequence[str]) -> Config:
 
 
 def claims_not_in(placed: Mapping[str, Any], config: Config) -> Sequence[str]:
-    """The claims of a configuration that an object does not mount: an update keeps the placement that it has."""
+    """The claims of a configuration that an object does not mount: an update keeps its placement."""
     names = claims_of(config)
-    text = (
-        msgspec.json.encode(placed) if names else b""
-    )  # its volumes may be anywhere in it, and the author of an update chose its size
+    text = msgspec.json.encode(placed) if names else b""  # its volumes may be anywhere, and its author chose its size
     return [name for name in names if b'"claimName":%b' % msgspec.json.encode(name) not in text]
 
 

@@ -1,11 +1,11 @@
-"""Measures the cost of each namespace to the controller and decides whose turn it is, so that namespaces do not delay others.
+"""Measures the cost of each namespace to the controller and schedules turns, so that namespaces do not delay others.
 
-A tenant's object should cost milliseconds. The excess is charged to its namespace, which is then served last for a minute,
-unnoticed by others, and after some seconds of excess is set aside, for five minutes and twice as long each time. Costs are
-processor seconds, so that a busy machine does not set namespaces aside.
+A tenant's object should cost milliseconds. The excess is charged to its namespace, which is then served last for a minute, and
+after some seconds of excess is set aside, for five minutes and twice as long each time. Costs are CPU seconds, so that a busy
+machine does not set namespaces aside.
 
-Costs are counted by key. The watcher's key is the namespace; the webhook's has the sender's address as well, because a pod
-that reaches the port may name any namespace: it can only set aside its own requests.
+Costs are counted by key. The watcher's key is the namespace; the webhook's also has the sender's address, because a pod that
+reaches the port can name any namespace: so it can only set aside its own requests.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _LOG = logging.getLogger(__name__)
 
 
 ANSWER = 0.05
-"""Seconds of the processor that an object may cost the webhook."""
+"""CPU seconds that an object may cost the webhook."""
 
 LOOK = 0.2
-"""Seconds of the processor that an object may cost the watcher."""
+"""CPU seconds that an object may cost the watcher."""
 
 _WINDOW = 60  # seconds for which costs count
-_TOO_MUCH = 5.0  # seconds above what is allowed within a window, until a namespace is set aside
+_TOO_MUCH = 5.0  # excess seconds within a window until a namespace is set aside
 _ASIDE, _LONGEST_ASIDE = 300.0, 3600.0  # seconds
-_FORGIVEN = 3600.0  # seconds after which a namespace that was set aside counts as one that never was
-_KEPT = 5_000  # keys: senders may make up names
+_FORGIVEN = 3600.0  # seconds after which a set-aside is forgiven
+_KEPT = 5_000  # keys: senders can invent names
 
 Key = tuple[str, str]
-"""The namespace and the sender's address; empty where that does not matter."""
+"""The namespace and the sender's address, empty if irrelevant."""
 
 
 class Aside(NamedTuple):
     """A namespace that is set aside. ``until`` is by the clock of its costs, ``lasts`` and ``spent`` are in seconds.
 
-    ``spent`` is its excess within a minute. ``times`` counts how often in a row. ``reason`` is a clause of another reason, or
-    empty.
+    ``spent`` is its excess within a minute, ``times`` the number of consecutive set-asides. ``reason`` is a clause about
+    another reason, or empty.
     """
 
     until: float
@@ -104,7 +104,7 @@ class NamespaceCosts:
 
     @contextlib.contextmanager
     def counting(self, key: Key, objects: int = 1) -> Iterator[None]:
-        """Charge the cost of the block for so many objects, without costs charged by inner blocks; an empty namespace is free."""
+        """Charge the block's cost for a number of objects, without inner blocks' costs; an empty namespace is free."""
         began, before = time.thread_time(), self._counted
         try:
             yield
@@ -115,7 +115,7 @@ class NamespaceCosts:
             self._counted = before + whole
 
     def spent(self, key: Key, seconds: float, objects: int = 1) -> None:
-        """Charge the cost of so many objects. The allowance is free: a burst of ordinary objects is allowed."""
+        """Charge the cost of ``objects`` objects above their allowance: a burst of ordinary objects is free."""
         above = seconds - self._allowed * objects
         if above <= 0.0 or self.set_aside(key) is not None:
             return
@@ -128,7 +128,7 @@ class NamespaceCosts:
             self._costs.popitem(last=False)
 
     def put_aside(self, key: Key, reason: str = "") -> None:
-        """Set a namespace aside, whatever it has cost; one that is set aside stays so. ``reason`` is a clause."""
+        """Set a namespace aside regardless of its cost, unless it already is. ``reason`` is a clause."""
         if self.set_aside(key) is None:
             now, costs = self._clock(), self._of(key)
             total = costs.within(now)
@@ -145,7 +145,7 @@ class NamespaceCosts:
         return costs
 
     def is_last(self, key: Key) -> bool:
-        """Whether a namespace is served after all others: one of its objects of the last minute cost more than is allowed."""
+        """Whether a namespace is served last: one of its objects exceeded the allowance within the last minute."""
         costs = self._costs.get(key)
         return costs is not None and costs.within(self._clock()) > 0.0
 
@@ -164,8 +164,8 @@ class NamespaceCosts:
 class AsideEvents:
     """Reports namespaces that are set aside; await :meth:`tell`.
 
-    ``consequence`` is a clause that says what happens. ``into`` is the namespace of the Events; empty: the one that is set
-    aside, which others cannot forge then.
+    ``consequence`` is a clause. ``into`` is the namespace of the Events; empty: the set-aside namespace, if others cannot forge
+    it.
     """
 
     def __init__(self, events: EventWriter, consequence: str, into: str = "") -> None:
@@ -173,7 +173,7 @@ class AsideEvents:
         self._new: asyncio.Queue[tuple[Key, Aside]] = asyncio.Queue()
 
     def heard(self, key: Key, aside: Aside) -> None:
-        """Hear of a namespace that is set aside now."""
+        """Note a namespace that was set aside."""
         self._new.put_nowait((key, aside))
 
     async def tell(self) -> None:
@@ -189,10 +189,10 @@ class AsideEvents:
 
 
 class Turns:
-    """Lets several work at once, and the namespaces take turns: a burst of one does not delay another. For one event loop.
+    """Runs several tasks concurrently, with namespaces taking turns: a burst of one does not delay another. For one event loop.
 
-    Addresses take turns, and the namespaces of an address in each of its turns. At most ``most`` work at once, of one namespace
-    two, and of all that are to be served last together one, so that there is always room for those that cost little.
+    Addresses take turns, and the namespaces of an address in each of its turns. At most ``most`` run at once, two of a
+    namespace, and one of all namespaces served last, so that there is always room for cheap ones.
     """
 
     def __init__(self, most: int, costs: NamespaceCosts) -> None:
@@ -202,7 +202,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def turn(self, key: Key) -> AsyncIterator[None]:
-        """Wait for a turn; the block is it."""
+        """Wait for a turn, which lasts for the block."""
         await self.take(key)
         try:
             yield
@@ -242,7 +242,7 @@ class Turns:
                 turn.set_result(None)
 
     def _next(self) -> Key | None:
-        """Whose turn it is: first among those that cost little; None if none may run now."""
+        """The key of the next turn, cheap ones first; None if none may run now."""
         last: Key | None = None
         is_free = not any(self._costs.is_last(each) for each in self._working)
         for address, keys in self._waiting.items():
@@ -271,31 +271,31 @@ class Turns:
                 del self._waiting[key[1]]
 
 
-_PATIENCE = 50  # changes of others after which one waiting item is served nevertheless
-_MOST_LAST = 2_000  # changes of namespaces that are served last, at most
+_PATIENCE = 50  # changes of others after which one waiting item is served anyway
+_MOST_LAST = 2_000  # the most changes of namespaces served last
 
 T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A queue in which items of costly namespaces wait while others have any. For one event loop.
+    """A queue in which items of costly namespaces wait for all others. For one event loop.
 
-    Items of one namespace stay in order, and so do items of no namespace: they do not overtake earlier changes. ``most`` is
-    how many items of others wait before producers have to wait too.
+    Items of one namespace stay in order, and items without a namespace do not overtake earlier changes. ``most`` is the number
+    of queued items of others from which producers wait.
     """
 
     def __init__(self, most: int, costs: NamespaceCosts) -> None:
         self._most, self._costs = most, costs
         self._first: deque[T] = deque()
         self._last: deque[tuple[str, T]] = deque()
-        self._names: dict[str, int] = {}  # namespaces with how much of theirs is in ``_last``
+        self._names: dict[str, int] = {}  # the number of each namespace's items in ``_last``
         self._passed = 0
         self._changed = asyncio.Condition()
 
     async def put(self, item: T, namespace: str = "", still: Callable[[], bool] = lambda: True) -> None:
         """Add an item of a namespace, or of none. A namespace set aside for its queued changes loses new ones.
 
-        An item that is out of date once there is space is not added: see ``still``.
+        An item that is outdated once there is space is not added: see ``still``.
         """
         async with self._changed:
             while len(self._first) >= self._most:
@@ -332,7 +332,7 @@ class FairQueue(Generic[T]):
         return not (self._first or self._last)
 
     def drop(self, namespace: str) -> None:
-        """Forget what waits of a namespace that is served last."""
+        """Drop the queued items of a namespace that is served last."""
         kept = [each for each in self._last if each[0] != namespace]
         self._left(namespace, len(self._last) - len(kept))
         self._last = deque(kept)

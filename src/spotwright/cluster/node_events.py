@@ -1,10 +1,10 @@
-"""Which Events about nodes are trusted: an admission policy must prove that their writer may speak for the node.
+"""Decides which Events about nodes are trusted: an admission policy must verify their writer.
 
-Kubernetes keeps Events about nodes in the namespace ``default``, and an account with the role ``edit`` there may write one in any
-name: an Event does not prove who wrote it. So the chart brings a ValidatingAdmissionPolicy. It admits the Events that decide
-something here only from the node's own kubelet, from accounts that may change nodes themselves (node termination handlers,
-node-problem-detector, autoscalers, controllers of the cloud), and from a node agent on that node, by a special right. What was
-written before the policy, or without it, does not count. Conditions and taints of nodes need no such proof.
+Kubernetes keeps Events about nodes in the namespace ``default``, where an account with the role ``edit`` can write one in any
+name: an Event does not prove its writer. So the chart has a ValidatingAdmissionPolicy. It admits relevant Events only from the
+node's own kubelet, from accounts that may change nodes (node termination handlers, node-problem-detector, autoscalers, cloud
+controllers), and from a node agent on that node, by a special right. Events written before or without the policy do not count.
+Conditions and taints of nodes need no such proof.
 
 Sources: https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/ (``authorizer``, and that a policy
 covers resources of equal storage in other groups, as ``events.k8s.io``);
@@ -28,7 +28,7 @@ from spotwright.notices.node_event import NAMESPACE, REASON
 __all__ = ["SPREADS", "SUFFIX", "NodeEvents", "policy_spec"]
 
 SUFFIX = "-node-events"
-"""The name of the policy and of its binding is that of the registration with this at its end."""
+"""The suffix of the policy's and its binding's name, after the registration's name."""
 
 REASONS = frozenset(
     {
@@ -40,11 +40,11 @@ REASONS = frozenset(
         *node_signs.REMOVED_EVENTS,
     }
 )
-"""The reasons of Events that decide something here. Others are neither read nor refused."""
+"""The reasons of relevant Events. Others are neither read nor refused."""
 
 _KINDS = ("Node", NODE_POOL)
 SPREADS = 10.0
-"""Seconds in which every API server has a new policy: they watch for it, and compile it within one or two."""
+"""Seconds until every API server enforces a new policy: they watch it, and compile it within one or two."""
 
 _REGISTERED = "/apis/admissionregistration.k8s.io/v1"
 _POLICY, _BINDING = f"{_REGISTERED}/validatingadmissionpolicies", f"{_REGISTERED}/validatingadmissionpolicybindings"
@@ -61,9 +61,9 @@ _RIGHTS: Mapping[str, str] = {
         f"request.userInfo.?extra[?'{_NODE_OF_TOKEN}'][?0].orValue('') == object.involvedObject.name"
     ),
 }
-"""By name of a variable what an account may have, any of which will do.
+"""By variable name, the accepted rights of an account; any of them suffices.
 
-Each is a separate expression: one that asks the authorizer three times is over the limit of its costs (Kubernetes,
+Each is a separate expression: one that calls the authorizer three times exceeds the cost limit (Kubernetes,
 ``apiserver/pkg/cel/config.go``, ``PerCallLimit``; seen on 1.35).
 """
 
@@ -81,7 +81,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def policy_spec() -> dict[str, Any]:
-    """The ``spec`` of the policy: it refuses what this module believes, from accounts that may not speak for the node."""
+    """The ``spec`` of the policy: it refuses relevant Events from accounts without rights on the node."""
     kinds, reasons = (", ".join(f"'{each}'" for each in sorted(of)) for of in (_KINDS, REASONS))
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["events"]}
     conditions = {
@@ -102,26 +102,26 @@ def policy_spec() -> dict[str, Any]:
 
 
 class NodeEvents:
-    """Whether Events about nodes count, by the policy of this ``name`` and its binding; :meth:`ask` learns it."""
+    """Whether Events about nodes count, by the policy of this ``name`` and its binding; :meth:`ask` checks it."""
 
     def __init__(self, api: Api, name: str) -> None:
         self._api, self._name = api, f"{name}{SUFFIX}"
         self.since: float | None = None
-        """Since when (Unix seconds, by the API server's clock) Events were written under the policy; None: no policy."""
+        """Since when (Unix seconds, by the API server's clock) the policy has been in force; None: no policy."""
         self.state = ""
         """:data:`~spotwright.cluster.watched.WATCHED`, or why they do not count; empty before the first answer."""
 
     def counts(self, event: Mapping[str, Any]) -> bool:
-        """Whether an Event of the namespace ``default`` decides something, and its writer was proved to speak for its node."""
+        """Whether an Event of the namespace ``default`` is relevant, and its writer was verified."""
         made_at = seconds(metadata(event).get("creationTimestamp"))
         if self.since is None or made_at is None or made_at <= self.since:
             return False
         return text(event.get("reason")) in REASONS or text(event.get("message")).startswith(KUBELET_STARTS)
 
     async def ask(self) -> bool:
-        """Ask for the policy and its binding. Returns whether Events became trusted.
+        """Read the policy and its binding. Returns whether Events became trusted.
 
-        Without an answer, the state is unchanged. The log says each change once.
+        Without an answer, the state is unchanged. Each change is logged once.
         """
         try:
             found = [await self._api.get_or_none(f"{path}/{self._name}") for path in (_POLICY, _BINDING)]

@@ -1,9 +1,8 @@
-"""The shapes of objects as API servers send them: of what all objects have, and of pods.
+"""The schemas of objects from API servers: of the common fields, and of pods.
 
-An API server decodes an object into its own types before it asks a webhook, so code that decides reads these fields without a
-look at their types. Yet any pod of the cluster can send a review to the webhook's port: an object of another shape is
-found here, once, before anything is decided. Other kinds than pods are read with care where they are placed, because the
-schemas of some of them are open.
+An API server decodes an object into its own types before it calls a webhook, so deciding code reads these fields without type
+checks. But any pod of the cluster can send a review to the webhook's port: malformed objects are found here, once, before any
+decision. Kinds other than pods are read defensively during placement, because the schemas of some are open.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def why_misshapen(data: Any) -> str:
 
 
 class _Part(msgspec.Struct, rename="camel"):
-    """A part of an object: each field may be missing or null, and others are not looked at."""
+    """A part of an object: each field may be missing or null, and others are ignored."""
 
 
 class _Named(_Part):

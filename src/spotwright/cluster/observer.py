@@ -1,8 +1,8 @@
 """Compares the cluster's state of a workload with its journal, and records the difference.
 
-Every look begins with the whole picture, so a look may be lost (kill -9, a full disk) or happen twice: the journal says by the
-keys of attempts what it has already. Times are those that Kubernetes wrote, moved only where its clocks contradict each other: an
-attempt never ends before it began, and no event lies in the future.
+Every look starts from the full state, so a look may be lost (kill -9, a full disk) or repeated: by the keys of attempts the
+journal shows what it already has. Times are Kubernetes', adjusted only if its clocks contradict each other: an attempt never
+ends before it began, and events are never in the future.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ __all__ = ["Decide", "FindAdmission", "OnRecorded", "PodReconciler", "why_early"
 
 
 OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
-"""Called with each pod whose state the journal has; the flag says that its node no longer reports."""
+"""Called with each recorded pod; the flag says that its node no longer reports."""
 
 Decide = Callable[[ClusterView, RunState, SeenPod, TaskState, AttemptState, float], Iterable[Event]]
 """Decides about a pod's newest attempt at a time; the decision is recorded with the observation, in one transaction."""
@@ -114,14 +114,14 @@ _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has i
 
 
 _MOST_UNPLACED = 50  # notes in a run
-_MOST_TRIED = 5  # pods without a policy of a run that are placed in thought: a Workflow takes a tenth of a second
+_MOST_TRIED = 5  # pods without a policy per run that are placed tentatively: a Workflow takes a tenth of a second
 _END_WITH_143 = (
     "let the code end with 143 when work is left, as spotwright.checkpoint does; spotwright rehearse shows how it ends"
 )
 
 
 def why_early(kind: str) -> str:
-    """Why a task has failed whose last attempt exited with 0 with work left, and what its user does. ``kind``: who counts it."""
+    """Why a task failed whose last attempt exited with 0 with work left, and the fix. ``kind``: the controller's kind."""
     return (
         f"it exited with 0 with work left, and its {kind} counts that as done: start it again to resume from its last "
         f"save, and {_END_WITH_143}"
@@ -153,7 +153,7 @@ class PodReconciler:
         self._unseen = [*unseen]
         self._root: Mapping[str, Any] = {}  # the workload's object
         self._outcome: Outcome | None = None
-        self._how_ended = ""  # how its user has ended the workload, in words
+        self._how_ended = ""  # how the user ended the workload, in words
         self._was_cancelled = False  # before this look
 
     @property
@@ -167,7 +167,7 @@ class PodReconciler:
     def record(
         self, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, *, are_all: bool, may_end: bool = True
     ) -> None:
-        """Add all events that follow from these pods of the workload, in the order of the pods' creation.
+        """Add all events from these pods of the workload, in order of the pods' creation.
 
         ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object;
         None: the API no longer has it. ``may_end``: False while other pods of it are still to be recorded.
@@ -176,7 +176,7 @@ class PodReconciler:
         self._outcome, self._how_ended = _end_of(root, self._state)
         self._was_cancelled = self._state.cancelling
         if self._view.is_going(str(self._state.meta.arguments.get("namespace", ""))):
-            self._how_ended = "its namespace was deleted"  # a Job calls the deletion of its pods its own failure
+            self._how_ended = "its namespace was deleted"  # a Job reports the deletion of its pods as its failure
         if self._how_ended and root is not None and not self._run.is_over:
             self._cancel()
         for seen in sorted(pods, key=_made_first):
@@ -249,7 +249,7 @@ class PodReconciler:
             self._note_metrics(seen)
 
     def _adopt_unseen(self, task: str = "", before: float = math.inf, at: float | None = None) -> None:
-        """Add the attempts of a task whose pods were not recorded, with numbers below this one; of all tasks without one."""
+        """Add a task's attempts with unrecorded pods, below this number; without a task, all tasks'."""
         due = [one for one in self._unseen if task in ("", one.task) and one.number < before]
         for one in due:
             self._unseen.remove(one)
@@ -280,7 +280,7 @@ class PodReconciler:
                 self._run.add(OutputsRead(self._now, path, parameters=new))
 
     def _note_unplaced(self, seen: SeenPod) -> None:
-        """Name a pod that no review has placed, and say what of it is placed; of very many pods the first ones."""
+        """Note a pod that was not placed by a review, and which parts are placed; only the first of very many."""
         noted = sum(UNPLACED in note for note in self._state.notes)
         why = why_unplaced(seen.pod)
         if not why and not noted and len(self._known) <= _MOST_TRIED:
@@ -301,7 +301,7 @@ class PodReconciler:
         return f"{LATE}, and so did its owner's: the owner's next pods will be placed, with the owner's own retries"
 
     def _free_slot(self, name: TaskName) -> str:
-        """The path of the task: of pods that are alike, the first that has not succeeded and has no live attempt."""
+        """The path of the task: for identical pods, the first slot without a success or a live attempt."""
         if name.slots == 1:
             return name.path
         for slot in range(name.slots):
@@ -311,7 +311,7 @@ class PodReconciler:
         return f"{name.path}-{name.slots - 1}"
 
     def _rung(self, admission: Admission | None, path: str, template: str) -> tuple[int, tuple[str, ...]]:
-        """The rung that the pod was admitted for; without a webhook the decided one, which is not enforced."""
+        """The rung of the pod's admission; without a webhook the decided one, which is not enforced."""
         planned = self._state.plan.instance(template, path)
         rungs, rung = planned.ladder.rungs, expected_rung(self._state.tasks.get(path), planned)
         if admission is not None and admission.pools:
@@ -345,7 +345,7 @@ class PodReconciler:
         )
 
     def _name_stranger(self, node: str, pool: NodePool) -> None:
-        """Say once in a run that a node fits no pool of the configuration, if the configuration gives its pools' labels."""
+        """Note once per run that a node matches no configured pool, if the configuration has its pools' labels."""
         if pool.is_configured or not any(providers.labels(each) for each in self._state.plan.config.pools.values()):
             return
         begin = "matches no configured pool by its labels"
@@ -354,7 +354,7 @@ class PodReconciler:
             self._run.add(NoteAdded(self._now, text=text))
 
     def _note_return(self, task: TaskState, recorded: AttemptState) -> None:
-        """Say once that the node of a lost attempt is back. The attempt stays lost: its successor exists by that decision."""
+        """Note once that a lost attempt's node is back. The attempt stays lost: its successor already exists."""
         begin = f"attempt {recorded.number} of {task.path} counts as lost, and its node"
         if recorded.node is None or not self._view.is_ready(recorded.node):
             return
@@ -363,7 +363,7 @@ class PodReconciler:
             self._run.add(NoteAdded(self._now, text=f"{begin} {recorded.node} reports again: {ran_on}"))
 
     def _note_refusal(self, seen: SeenPod, admission: Admission) -> None:
-        """Say once which budget is spent. The pod is not an attempt: it runs no user code and spends no budget."""
+        """Note once which budget is spent. The pod is not an attempt: it runs no user code and spends no budget."""
         path = task_name(seen.pod, seen.owners).path
         text = f"attempt {admission.number} of {path}{_REFUSAL}{admission.why}"
         if text not in self._state.notes:
@@ -379,10 +379,10 @@ class PodReconciler:
             self._run.add(NoteAdded(self._now, text=f"{begin}: {text}"))
 
     def _note_wait(self, seen: SeenPod, task: TaskState, recorded: AttemptState) -> None:
-        """Record why an attempt waits. Words change with each try of the scheduler: there only another kind of reason is news."""
+        """Record why an attempt waits. The scheduler's message changes with each try, so only a new kind of reason counts."""
         waits = self._view.waits_of(seen.pod)
         if recorded.is_held_up and not waits.kind and has_not_started(seen.pod):
-            return  # what held it up may be over, and it has not started yet
+            return  # the obstacle may be gone, but it has not started yet
         if waits.kind == NO_NODE:
             waits = self._with_autoscaler_status(seen, recorded, waits)
         is_another_order = waits.kind == NODE_ORDERED and str(waits) != recorded.waits
@@ -402,14 +402,14 @@ class PodReconciler:
             return waits
         if status.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit:
             goes_on = any(not node_pool_of(pools[name]) for name in recorded.pools if name in pools)
-            if not (recorded.is_open and goes_on):  # the cluster autoscaler gives an order up, and takes the next pool
+            if not (recorded.is_open and goes_on):  # the cluster autoscaler gives up an order, and tries the next pool
                 return PodWaits(
                     NEVER_COMES, f"{status.words} for {format_duration(self._order_limit)}, without success"
                 )
         return waits._replace(kind=status.kind) if status.kind == ORDERS_UNKNOWN else status
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
-        """Take the retries of a task into the plan, if its controller's objects show them only now."""
+        """Add a task's retries to the plan, if its controller's objects show them only now."""
         spec = task.plan.spec
         is_known = spec.retry is not None and "errors.retries" in spec.retry.values
         if not is_known and not has_policy(spec.labels, spec.annotations):
@@ -454,7 +454,7 @@ class PodReconciler:
         self._run.add(NoteAdded(self._now, text=text))
 
     def _when_ended(self, seen: SeenPod, recorded: AttemptState, attempt: PodAttempt) -> End:
-        """When an attempt ended: as its containers say; else since the last proof that it lived, until it was surely gone."""
+        """When an attempt ended: by its containers, else from the last proof of life until it was surely gone."""
         begun = recorded.bound_at or recorded.placed_at
         restarted_at = self._restarted_at(seen, attempt, begun)
         if restarted_at is None and attempt.ended_at is not None:
@@ -468,7 +468,7 @@ class PodReconciler:
         return self._last_proof(recorded, (marked_at, told_until), started_at(seen.pod), restarted_at)
 
     def _restarted_at(self, seen: SeenPod, attempt: PodAttempt, begun: float) -> float | None:
-        """When the machine of an attempt, or its container runtime, started again, if the attempt ended by that or before it."""
+        """When an attempt's machine or container runtime restarted, if the attempt ended by then."""
         if not attempt.has_ended or not attempt.is_known:
             return None
         if unreported_at := untold_until(seen.pod, attempt.restart):
@@ -485,7 +485,7 @@ class PodReconciler:
         began_at: float | None = None,
         restarted_at: float | None = None,
     ) -> End:
-        """The end of an attempt that no kubelet reported."""
+        """The end of an attempt that was not reported by a kubelet."""
         begun, node = recorded.bound_at or recorded.placed_at, recorded.node or ""
         proofs = {
             "its start": began_at,
@@ -551,7 +551,7 @@ class PodReconciler:
         return decision.replaced(then=FollowUp.RETRY, rung=task.last.rung, following=following)
 
     def _judge(self, ended: AttemptEnded, then: FollowUp, following: str) -> None:
-        """Record an end with its cause, and what follows if another component decides it."""
+        """Record an end with its cause, and the next step if another component decides it."""
         self._run.add(ended)
         signals = ended.signals
         if signals.outputs_complete is None:
@@ -635,7 +635,7 @@ class PodReconciler:
         return self._view.notice(name) if node.noticed_at is None else None
 
     def _notice(self, recorded: AttemptState, ended_at: float) -> Notice | None:
-        """The notice of an attempt, if it got one before its end: also one whose signs have left the node since."""
+        """The notice of an attempt before its end, even if its signs have since left the node."""
         if recorded.node is None or recorded.noticed_at is None:
             return None
         found = self._view.notice_of(recorded.node)
@@ -671,7 +671,7 @@ class PodReconciler:
             outcome = outcome._replace(status=RunStatus.CANCELLED, why=self._how_ended or outcome.why)
         if outcome is not None:
             self._settle(outcome)
-            if outcome.status is RunStatus.SUCCEEDED and self._state.failed:  # it counts an end with work left as done
+            if outcome.status is RunStatus.SUCCEEDED and self._state.failed:  # it counts an exit with work left as done
                 path = self._state.failed[0]
                 why = f"task {path} failed: {self._state.tasks[path].why}"
                 outcome = outcome._replace(status=RunStatus.FAILED, why=why)
@@ -680,7 +680,7 @@ class PodReconciler:
     def _without_word(self) -> Outcome:
         """The outcome of a deleted object: from its last state, or if that was not seen, from its tasks.
 
-        A Job whose tasks all succeeded may be deleted before it says so. An object that would have created more pods did not
+        A Job whose tasks all succeeded may be deleted before it reports it. An object that would have created more pods did not
         succeed.
         """
         kind, namespace = self._state.meta.orchestrator, str(self._state.meta.arguments.get("namespace", ""))
@@ -704,10 +704,10 @@ class PodReconciler:
         return max([self._state.started_at, *ends, *([] if outcome.at is None and ends else [self._past(outcome.at)])])
 
     def _settle_steps(self, workflow: Mapping[str, Any]) -> None:
-        """End the tasks that Argo does not try again, whatever their budgets allow: of a driver or importer it alone decides."""
+        """End the tasks that Argo does not retry, regardless of budgets: only Argo decides about drivers and importers."""
         paths = dict.fromkeys([*self._state.todo, *(path for _, path in self._state.timers)])
         tasks = [self._state.tasks[path] for path in paths if path in self._state.tasks]
-        for task in filter(_awaits_another, tasks):  # not all tasks: a look at one pod of thousands needs none of them
+        for task in filter(_awaits_another, tasks):  # only these: a look at one pod of thousands needs none
             step = last_step(workflow, task.path)
             if step is not None and step.is_over:
                 self._end_task(task, is_good=step.is_good, words=step.message)
@@ -732,7 +732,7 @@ class PodReconciler:
             )
 
     def _why(self, outcome: Outcome, root: Mapping[str, Any] | None) -> str:
-        """Why the run failed: its first failed task, if its object names no reason, or only a child or an exit code of ours."""
+        """Why the run failed: its first failed task, unless its object names a reason other than a child or our exit code."""
         was_refused = any(_REFUSAL in note for note in self._state.notes)
         names_none = run_kind({"kind": self._state.meta.orchestrator}).retry is Retry.STEP or was_refused
         if outcome.status is not RunStatus.FAILED or not names_none:
@@ -747,12 +747,12 @@ class PodReconciler:
             self._run.add(CancelRequested(self._now))
 
     def _past(self, at: float | None) -> float:
-        """A time that Kubernetes wrote, or now. A wrong clock cannot put it before the run's start or into the future."""
+        """A Kubernetes time, or now, limited to the time from the run's start to now: clocks may be wrong."""
         return self._now if at is None else min(max(at, self._state.started_at), self._now)
 
 
 def _with_pools(task: TaskState, decision: Event) -> Event:
-    """The decision with the pools of the next attempt's rung, by which the webhook finds the rung on its ladder."""
+    """The decision with the pools of the next attempt's rung, for the webhook to find the rung on its ladder."""
     if not isinstance(decision, AttemptDecided) or decision.rung is None:
         return decision
     return decision.replaced(pools=task.plan.ladder.rungs[decision.rung].pools)
@@ -764,12 +764,12 @@ def _end_of(root: Mapping[str, Any] | None, state: RunState) -> tuple[Outcome | 
         return None, f"{state.meta.pipeline} was deleted"
     outcome = outcome_of(root)
     if root.get("kind") == "Pod" or (outcome is not None and outcome.status is not RunStatus.CANCELLED):
-        return outcome, ""  # a pod is deleted by drains as well; an object that has ended is only tidied up
+        return outcome, ""  # drains delete pods too; an ended object is only cleaned up
     return outcome, how_cancelled(root)
 
 
 def _awaits_another(task: TaskState) -> bool:
-    """Whether the last attempt of a task has ended and is judged, the task has not ended, and its next attempt is not there."""
+    """Whether a task's last attempt is judged, the task has not ended, and the next attempt does not exist."""
     return bool(task.attempts) and not (task.last.is_live or task.status.is_final) and task.last.cause is not None
 
 

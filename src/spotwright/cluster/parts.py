@@ -21,7 +21,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def until_one_ends(parts: Iterable[Awaitable[None]]) -> None:
-    """Run all parts until one ends or this is cancelled; then all have ended. Raises what has ended the first one."""
+    """Run all parts until one ends or this is cancelled; then end all. Raises the first one's error."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -34,7 +34,7 @@ async def until_one_ends(parts: Iterable[Awaitable[None]]) -> None:
 
 
 async def in_own_thread(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run ``work()`` on a separate event loop in a separate thread. Cancelled, it is cancelled there and waited for.
+    """Run ``work()`` on an event loop in a separate thread. A cancellation cancels it there and waits for it.
 
     Its exceptions are raised here.
     """

@@ -1,11 +1,11 @@
 """The rights of webhook and recorder on Kubernetes' API, with reasons; ``scripts/make_chart.py`` writes them into the chart.
 
-Each process has its own account: whoever takes over the webhook, whose port is open to the network, can neither end pods nor
+Each process has its own account: an attacker of the webhook, whose port is open to the network, can neither delete pods nor
 read their logs, and the recorder cannot change the webhook's registration. No process has rights on Secrets, or may grant
 rights or impersonate others.
 
-The default is a list of namespaces: a Role in each of them, and a ClusterRole with what has no namespace. Where all labelled
-namespaces are served, the rights of :data:`SERVED` are in the ClusterRole too.
+The default is a list of namespaces: a Role in each, and a ClusterRole for cluster-wide resources. If all labelled namespaces
+are served, the rights of :data:`SERVED` are in the ClusterRole too.
 
 Rights are limited to names (``resourceNames``) where the names are known. A list or a watch
 by name is allowed if it asks for that name alone, by ``fieldSelector=metadata.name=NAME``: Kubernetes documentation, "Using RBAC
@@ -56,9 +56,9 @@ def account(process: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Some verbs on some resources of one API group, which processes have them, and why.
+    """Verbs on resources of one API group, with the processes that have them, and the reason.
 
-    ``names``: only on the objects with these names; empty: on all of them.
+    ``names``: only on the objects with these names; empty: on all.
     """
 
     processes: tuple[str, ...]
@@ -87,7 +87,7 @@ _FOLLOW = ("list", "watch")
 
 _RECORDS, _RECORDED = API_VERSION.partition("/")[0], tuple(f"{kind.lower()}s" for kind in KINDS)
 LEASE = "NAME"
-"""The placeholder for the name of the Lease and of the registration, which the chart chooses; other names begin with it."""
+"""The placeholder for the chart's name of the Lease and the registration, the prefix of other names."""
 
 
 def _of_kinds(
@@ -151,7 +151,7 @@ SERVED: tuple[Right, ...] = (
     *_of_kinds(_WEBHOOK, ("get",), "read where it owns a pod", Reads.RUNS),
     *_of_kinds(_WEBHOOK, ("get",), "read where a pod's owner, or what is created, refers to one", Reads.OBJECTS),
 )
-"""In each namespace that is served."""
+"""In each served namespace."""
 
 LIBRARY: tuple[Right, ...] = (
     Right(
@@ -162,7 +162,7 @@ LIBRARY: tuple[Right, ...] = (
         "the checkpoint library for pods, if the chart is set to create it",
     ),
 )
-"""In each namespace that is served, with ``checkpoints.library`` alone."""
+"""In each served namespace, only with ``checkpoints.library``."""
 
 CLAIMS: tuple[Right, ...] = (
     Right(
@@ -173,17 +173,17 @@ CLAIMS: tuple[Right, ...] = (
         "the claims that policies name, if the chart is set to create them",
     ),
 )
-"""In each namespace that is served, with ``checkpoints.claimSize`` alone."""
+"""In each served namespace, only with ``checkpoints.claimSize``."""
 
 NAMESPACES: tuple[Right, ...] = (
     Right(_RECORDER, "", ("namespaces",), _FOLLOW, "whether a namespace exists and was not recreated"),
 )
-"""On the namespaces that are served, by name; where all labelled ones are, on all."""
+"""On the served namespaces, by name; on all namespaces if all labelled ones are served."""
 
 NAMESPACES_TO_FILL: tuple[Right, ...] = (
     Right(_WEBHOOK, "", ("namespaces",), ("list",), "where to create the library and the claims"),
 )
-"""On all namespaces, where all labelled ones are served, with ``checkpoints.library`` or ``checkpoints.claimSize`` alone."""
+"""On all namespaces, if all labelled ones are served, only with ``checkpoints.library`` or ``checkpoints.claimSize``."""
 
 CLUSTER: tuple[Right, ...] = (
     Right(_RECORDER, "", ("nodes",), _FOLLOW, "the pools, and why a node is gone"),
@@ -204,7 +204,7 @@ CLUSTER: tuple[Right, ...] = (
         (f"{LEASE}{SUFFIX}",),
     ),
 )
-"""On what has no namespace."""
+"""On cluster-wide resources."""
 
 HOME: tuple[Right, ...] = (
     Right(_BOTH, "", ("configmaps",), _FOLLOW, "the configuration of the cluster", (CONFIG_MAP,)),
@@ -236,7 +236,7 @@ DEFAULT: tuple[Right, ...] = (
         "Events about nodes, such as an agent's notice, once the policy proves who writes them",
     ),
 )
-"""In the namespace ``default``, which has the Events about nodes."""
+"""In the namespace ``default``, with the Events about nodes."""
 
 NODE_LEASES: tuple[Right, ...] = (
     Right(
@@ -247,7 +247,7 @@ NODE_LEASES: tuple[Right, ...] = (
         "when a silent or missing node was last alive",
     ),
 )
-"""In the namespace ``kube-node-lease``, which has the Lease of each node."""
+"""In the namespace ``kube-node-lease``, with the nodes' Leases."""
 
 KUBE_SYSTEM: tuple[Right, ...] = (
     Right(_RECORDER, "", ("configmaps",), _FOLLOW, "what the Cluster Autoscaler reports about pools", (STATUS,)),

@@ -1,9 +1,9 @@
-"""Why a pod that has its node does not start there, in the kubelet's words.
+"""Finds why a pod does not start on its node, in the kubelet's words.
 
-An image that cannot be pulled, and a ConfigMap or Secret that a container's environment lacks, stand in the status of the pod. A
-volume that cannot be mounted and a sandbox that cannot be made stand in events alone, which the kubelet repeats for as long as it
-tries (Kubernetes documentation, "Debug Pods"). :class:`PodStarts` asks for the events of pods that have not started for a while;
-they are few, so no stream of all events of a namespace is held for them.
+A pod's status shows an image that cannot be pulled, and a ConfigMap or Secret missing from a container's environment. A volume
+that cannot be mounted and a sandbox that cannot be created are only in events, which the kubelet repeats while it tries
+(Kubernetes documentation, "Debug Pods"). :class:`PodStarts` reads the events of pods that have not started for a while; they
+are few, so a watch of all events is not needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["PodStarts", "why_not_started"]
 def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
     """Why a pod does not start on its node, in a sentence, or empty.
 
-    The kubelet's messages before newer events are out of date.
+    The kubelet's messages before newer events are outdated.
     """
     if not has_not_started(pod):
         return ""
@@ -42,11 +42,11 @@ def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]])
     return f"{says}; create it: spotwright checkpoint-file --config-map | kubectl -n {namespace} apply -f -"
 
 
-_ROUND = 3.0  # seconds between two looks for pods that do not start
+_ROUND = 3.0  # seconds between checks for pods that do not start
 _PATIENCE = 10.0  # seconds in which a pod may start before asking why it does not
 _AGAIN = 20.0  # seconds until the events of a pod are read again
 _AT_ONCE = 10  # pods whose events are read in one round
-_REFUSED = 300.0  # seconds until events are asked for again in a namespace that refused them
+_REFUSED = 300.0  # seconds until events are requested again in a namespace that refused them
 _MOST_EVENTS = "200"  # of one pod: tenants can write more
 _LONGEST = 500  # characters of a reason that are kept
 
@@ -63,7 +63,7 @@ class _View(Protocol):
         """The pods that have a node and have not started there."""
 
     def hold_up(self, pod: Mapping[str, Any], waits: PodWaits) -> bool:
-        """Note what holds up a pod, if anything. Returns whether that changed."""
+        """Note why a pod does not start, if so. Returns whether that changed."""
 
 
 class PodStarts:
@@ -107,6 +107,6 @@ class PodStarts:
             if error.status in FORBIDDEN:
                 self._refused[namespace] = now + _REFUSED
                 _LOG.warning("cannot tell why pods in namespace %s do not start: %s", namespace, error)
-            return False  # it is asked again
+            return False  # it is retried
         kind, _, words = why_not_started(pod, found.get("items") or ())[:_LONGEST].partition(": ")
         return self._view.hold_up(pod, PodWaits(kind, words))

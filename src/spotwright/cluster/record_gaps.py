@@ -20,11 +20,11 @@ __all__ = ["events_that_fit", "note_of_gap"]
 
 
 _WHY = "the records of this attempt were deleted from outside"
-_MOST = 1_000  # attempts in one gap: a handwritten event must not fill the memory
+_MOST = 1_000  # attempts in one gap: a forged event must not fill the memory
 
 
 def note_of_gap(at: float, count: int) -> NoteAdded:
-    """The note for people about so many deleted events."""
+    """The note for people about ``count`` deleted events."""
     text = f"{count} recorded events were deleted from outside: their contents are lost and missing from all figures"
     return NoteAdded(at, text=text)
 

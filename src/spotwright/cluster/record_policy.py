@@ -1,12 +1,12 @@
-"""The policy by which the API server lets only the controller write its records, whatever roles allow.
+"""The admission policy that lets only the controller write its records, regardless of roles.
 
-The recorder writes all of them; the webhook, whose port is open to the network, writes the numbers of attempts alone.
+The recorder writes all of them; the webhook, whose port is open to the network, writes only attempt numbers.
 
-Roles cannot do that: who may give out roles in a namespace may give out rights on these kinds too. The collectors of Kubernetes
-may end records, which go with their namespace and with what owns them, and a named group may repair them by hand.
+Roles cannot ensure that: anyone who may grant roles in a namespace may grant rights on these kinds too. Kubernetes' garbage
+collectors may delete records with their namespace and owners, and a named group may repair them by hand.
 
-Every release has such a policy for the namespaces that it serves. Pools have no namespace, so their label distinguishes them:
-a release leaves those of another one alone, which has its own policy for them, and no release makes any without the label.
+Every release has such a policy for its served namespaces. Pools have no namespace, so their label distinguishes them: a release
+leaves another release's pools alone, which that release's policy protects, and every pool has the label.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOME, RELEASE, GROUP = "THE-HOME", "THE-RELEASE", "THE-GROUP"
 """The chart file's placeholders for the controller's namespace, the label of its pools and the repair group."""
 
 RESOURCES = tuple(f"{kind.lower()}s" for kind in (*KINDS, task_objects.KIND, spot_pools.KIND))
-"""The kinds of records, as paths name them."""
+"""The kinds of records, as in paths."""
 
 _POOLS, _COUNTERS = (f"{each.KIND.lower()}s" for each in (spot_pools, task_objects))
 _COLLECTORS = (

@@ -22,8 +22,8 @@ NAMESPACE_LIMIT = 64 << 20
 TOTAL_LIMIT = 384 << 20
 """Bytes of all records: a fifth of what etcd has by default."""
 
-_GOING_ON = 0.9  # the part of a share that runs may take which go on: one that was cut has room beside the others
-_FLOOD, _FLOOD_OF_ALL = 2.0, 1.25  # times of a share from which a namespace is set aside
+_GOING_ON = 0.9  # the part of a share for active runs, so that a cut run still has room
+_FLOOD, _FLOOD_OF_ALL = 2.0, 1.25  # multiples of a share at which a namespace is set aside
 
 
 class Shares:
@@ -34,7 +34,7 @@ class Shares:
         self.live: Counter[str] = Counter()
         """Bytes of active runs, by namespace."""
         self.ended: Counter[str] = Counter()
-        """Bytes of runs that had ended at the last look, by namespace."""
+        """Bytes of runs ended by the last look, by namespace."""
         self.new: Counter[str] = Counter()
         """Bytes of runs that have ended since then."""
 
@@ -77,11 +77,11 @@ class Shares:
 
     @property
     def is_over(self) -> bool:
-        """Whether some records have to go."""
+        """Whether some records must be deleted."""
         return self.total > self.of_all or any(self.of(name) > self.of_one for name in {*self.ended, *self.new})
 
     def flood(self, namespace: str) -> str:
-        """Why a namespace must wait until records are deleted, a clause; empty: it need not."""
+        """Why a namespace must wait until records are deleted, a clause; empty if it need not."""
         if self.of(namespace) > self.of_one * _FLOOD:
             return f"its records use twice {self.why_one}"
         if self.total > self.of_all * _FLOOD_OF_ALL:

@@ -1,7 +1,7 @@
-"""The histories of all active runs, as a webhook follows them in the Kubernetes API.
+"""The histories of all active runs, watched by a webhook in the Kubernetes API.
 
 A review must not wait for lists of a run's objects, so they are watched. A run's attempts are folded when a review needs them,
-and their text is then dropped. For ended runs only their end is kept.
+and their text is then dropped. For ended runs only the end is kept.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class _History:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self.rows = RunRows()
-        self.waiting: list[Mapping[str, Any]] = []  # objects that came before the SpotRun to which they say they belong
+        self.waiting: list[Mapping[str, Any]] = []  # objects that came before their SpotRun
         self.owner = ""
         self.state = RunState([plan])
         self.seq = 0
         self.restarts = 0
 
     def take(self, found: Mapping[str, Any]) -> None:
-        """Take an object. For a template, only that it exists: a review does not need it, and templates take megabytes."""
+        """Add an object; of a template, only its existence: reviews do not need it, and templates take megabytes."""
         rows = (row._replace(data="{}") if row.kind == PlanExtended.kind else row for row in rows_of(found))
         self.rows.take(rows, found.get("absent") or ())
 
@@ -78,7 +78,7 @@ class RecordedHistories:
         self._api, self._plan, self._namespaces = api, plan, namespaces
         self._runs = self._mirror(RUN)
         self._parts = [self._mirror(kind) for kind in _PARTS]
-        self._again = asyncio.Event()  # the folded state of a run is void: replay everything
+        self._again = asyncio.Event()  # a run's folded state is invalid: replay everything
         self._known: dict[_Workload, _History] = {}
         self._orphans: Counter[str] = Counter()  # objects that wait for their SpotRun, by namespace
         self._ended: OrderedDict[_Workload, None] = OrderedDict()
@@ -93,12 +93,12 @@ class RecordedHistories:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that is recorded was seen. False if the kinds are not installed."""
+        """Whether all records were seen. False if the kinds are not installed."""
         return all(_is_known(each) for each in (self._runs, *self._parts))
 
     @property
     def problem(self) -> str:
-        """Why some of it cannot be followed at present; empty while all can."""
+        """Why some of it cannot be watched now; empty if all can."""
         return next((each.problem for each in (self._runs, *self._parts) if each.problem), "")
 
     async def follow(self) -> None:
@@ -160,7 +160,7 @@ class RecordedHistories:
     def _take_part(self, uid: _Workload, found: Mapping[str, Any]) -> None:
         known = self._known.setdefault(uid, _History(self._plan))
         if not known.owner:
-            if self._orphans[uid[0]] >= _WAITING:  # of a namespace that has objects without runs
+            if self._orphans[uid[0]] >= _WAITING:  # a namespace with objects without runs
                 return
             known.waiting.append(found)
             self._orphans[uid[0]] += 1
@@ -173,7 +173,7 @@ class RecordedHistories:
         except StateError as error:
             _LOG.warning("%s", error)
             return
-        if known.rows.restarts != known.restarts:  # what was folded does not count, and its text is not kept
+        if known.rows.restarts != known.restarts:  # the folded state is invalid, and its text is gone
             self._forget(uid)
             self._again.set()
 
@@ -206,5 +206,5 @@ def _owner_of(found: Mapping[str, Any]) -> str:
 
 
 def _slim(found: dict[str, Any]) -> dict[str, Any]:
-    """An object without its plan and what people are shown."""
+    """An object without its plan and its status for people."""
     return {key: value for key, value in found.items() if key not in ("plan", "status", "spec")}

@@ -1,7 +1,7 @@
-"""Reads the runs that a controller recorded in the Kubernetes API, with the caller's own login and rights.
+"""Reads the runs that a controller recorded in the Kubernetes API, with the caller's login and rights.
 
-Only whole logs and archived runs come from the controller, which reads them from its store. Anything that the caller may not
-read is reported as unknown: without access to the pools, the answer is not "no pool is unavailable".
+Only whole logs and archived runs come from the controller, which reads them from its store. Unreadable parts are reported as
+unknown: without access to the pools, the answer is not "no pool is unavailable".
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from spotwright.views.text import age_text
 __all__ = ["RecordedPruning", "RecordedRuns", "archive_note", "open_runs"]
 
 
-_TAKEOVER = 30.0  # seconds in which another replica takes a Lease that has run out, at most
-_LISTED = 100  # archived runs whose lines are read, the newest
+_TAKEOVER = 30.0  # the most seconds until another replica takes an expired Lease
+_LISTED = 100  # the newest archived runs whose lines are read
 _KNOWN = 5.0  # seconds for which "a recorder runs" stays known
-_NOT_THERE, _ANOTHER = 404, 409  # statuses of what is not there, and of another object that has its name by now
+_NOT_THERE, _ANOTHER = 404, 409  # statuses of a missing object, and of a new object with its name
 
 
 def require_kinds(kubernetes: Kubernetes) -> None:
-    """Raise :class:`InputError` where the cluster has no kinds in which runs are recorded, or cannot be asked."""
+    """Raise :class:`InputError` if the cluster lacks the kinds of records or is unreachable."""
     try:
         kubernetes.get(f"/apis/{API_VERSION}")
     except ApiFailed as error:
         if error.status in FORBIDDEN:
-            return  # what is read next says what the caller may not
+            return  # the next read reports missing rights
         if error.status == _NOT_THERE:
             raise InputError(
                 f"context {kubernetes.context}: SpotRuns are not installed there: install Spotwright's chart, or name another"
@@ -78,8 +78,8 @@ def require_kinds(kubernetes: Kubernetes) -> None:
 def open_runs(kubernetes: Kubernetes, controller: str = "", *, tries: int | None = None) -> Iterator[RecordedRuns]:
     """The runs recorded in a cluster.
 
-    ``controller`` names it, as :func:`~spotwright.cluster.log_client.find_controller` takes it. ``tries`` limits the tries of
-    a request to it. Raises :class:`InputError`.
+    ``controller`` is as for :func:`~spotwright.cluster.log_client.find_controller`. ``tries`` limits the tries of a request to
+    it. Raises :class:`InputError`.
     """
     require_kinds(kubernetes)
     runs = RecordedRuns(kubernetes, controller, TRIES if tries is None else tries)
@@ -94,7 +94,7 @@ class _Forbidden(InputError):
 
 
 class RecordedRuns:
-    """The runs that the caller may read. ``controller`` names the controller, which is only asked for logs."""
+    """The runs that the caller may read. ``controller`` names the controller, which is only used for logs."""
 
     def __init__(self, kubernetes: Kubernetes, controller: str = "", tries: int = TRIES) -> None:
         self._kubernetes, self._named, self._tries = kubernetes, controller, tries
@@ -103,7 +103,7 @@ class RecordedRuns:
             tuple[str, str], tuple[float, bool]
         ] = {}  # by Lease: until when it is known, and whether it is held
         self.left_out: list[dict[str, Any]] = []
-        """The pools that new attempts pass over, after :meth:`look_at_pools`."""
+        """The unavailable pools, after :meth:`look_at_pools`."""
         self.pools_unknown = ""
         """Why the pools are unknown, after :meth:`look_at_pools`; empty if they are known."""
         self.namespaces: dict[str, str] = {}
@@ -146,10 +146,9 @@ class RecordedRuns:
             yield from self._listed(own)
 
     def look_at_pools(self, namespaces: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """The pools that new attempts skip now, each with ``until``, ``since`` and ``times`` in a row.
+        """The pools that new attempts skip now, each with ``until``, ``since`` and the number of consecutive ``times``.
 
-        ``namespaces`` limits whose names for pools are listed; None: all. ``pool`` is empty if none of them found it
-        unavailable.
+        ``namespaces`` limits whose pool names are listed; None: all. ``pool`` is empty if none of them found it unavailable.
         """
         try:
             found = findings_in(ApiRun(self._kubernetes.get, "", "all").listed(KIND, {}))
@@ -206,13 +205,13 @@ class RecordedRuns:
 
     @property
     def _home(self) -> str:
-        """The namespace of the controller; empty where it is named by its URL."""
+        """The namespace of the controller; empty if it is named by its URL."""
         return "" if "://" in self._named else self._named or NAMESPACE
 
     def _is_recorded(self, recorder: tuple[str, str] | None) -> bool:
-        """Whether a recorder runs now, as far as the caller may read it; assumed otherwise.
+        """Whether a recorder runs now; assumed if the caller may not read it.
 
-        ``recorder`` is the Lease of the run's recorder, as the run says; None: it does not, and the chart's Lease is used.
+        ``recorder`` is the Lease named by the run; None: the chart's Lease is used.
         """
         if recorder is None:
             if not self._home:
@@ -261,7 +260,7 @@ class RecordedRuns:
         try:
             newest = {one.run: one for one in reversed(self.archives(where)) if _is_meant(one, name)}
         except NotAllowed:
-            raise unknown from None  # what a person may not read is not there for that person
+            raise unknown from None  # unreadable runs are reported as missing
         except SpotwrightError as error:
             raise UnknownRun(f"{unknown}; cannot tell whether it is archived: {error}") from error
         if not newest:
@@ -273,11 +272,11 @@ class RecordedRuns:
         return RunReader(RunFolder(Path(chosen.run)), source)
 
     def archives(self, namespace: str = "") -> list[Archive]:
-        """The archived runs of a namespace, by default the login's own one, newest first. Raises :class:`SpotwrightError`."""
+        """The archived runs of a namespace, by default the login's, newest first. Raises :class:`SpotwrightError`."""
         return list_archives(self._asked(), namespace or self._kubernetes.namespace)
 
     def archived_lines(self, namespace: str = "") -> tuple[list[dict[str, Any]], list[str]]:
-        """The lines of the newest archived runs, oldest first, and a sentence for each that cannot be read, or is left out."""
+        """The lines of the newest archived runs, oldest first, and a sentence for each unreadable or omitted one."""
         lines: list[dict[str, Any]] = []
         archives = self.archives(namespace)
         problems = [f"{len(archives) - _LISTED} older archived runs are left out"] if len(archives) > _LISTED else []
@@ -324,12 +323,12 @@ def archive_note(reader: RunReader) -> str:
 
 
 def _lease_name(home: str) -> str:
-    """The name of the Lease, as the chart makes it for a release in this namespace."""
+    """The chart's name of the Lease for a release in this namespace."""
     return NAMESPACE if home == NAMESPACE else f"{NAMESPACE}-{home}"[:63].removesuffix("-")
 
 
 def _holds_until(spec: Mapping[str, Any]) -> float | None:
-    """Until when a Lease holds, in Unix seconds; None if it does not say so."""
+    """The expiry of a Lease, in Unix seconds; None if it has none."""
     try:
         renewed = datetime.fromisoformat(str(spec["renewTime"])).timestamp()
         return renewed + int(spec["leaseDurationSeconds"])
@@ -342,9 +341,9 @@ def _made_at(found: Mapping[str, Any]) -> tuple[float, str]:
 
 
 class RecordedPruning:
-    """Deletes records of runs of a namespace, or of all, with the caller's rights; and its archives, or the login's own one's.
+    """Deletes run records of a namespace, or of all, with the caller's rights, and archives of the namespace or the login's.
 
-    The runs ended ``age`` seconds ago. Those in ``keep`` and the ``keep_last`` newest stay, and so do all active ones. A run's
+    The runs ended at least ``age`` seconds ago. Runs in ``keep``, the ``keep_last`` newest and all active ones stay. A run's
     objects are deleted with it, and its logs in a store within the hour. ``problem`` says why archives are unknown, or is
     empty.
     """
@@ -407,7 +406,7 @@ class RecordedPruning:
         return Item(Sort.RUN, name, path, used_at, int(status.get("bytes") or 0), kept, str(status.get("phase", "")))
 
     def _kept(self, name: str, now: float, ended_at: float | None) -> str:
-        """Why a run stays, whichever are the newest; empty: it does not."""
+        """Why a run stays, apart from ``keep_last``; empty if it does not."""
         if name in self._keep:
             return "named by --keep"
         if ended_at is None:
@@ -417,7 +416,7 @@ class RecordedPruning:
     def delete(self, items: Iterable[Item]) -> Iterator[tuple[Item, str]]:
         """Delete runs; each with the reason why it could not be, empty if it was.
 
-        First it is noted until when they had ended, so that no recorder records them again whose workloads are still there.
+        First their latest end is noted, so that recorders do not record existing workloads again.
         """
         wanted = list(items)
         noted = self._note_deleted([item for item in wanted if str(item.path) not in self._archives])
@@ -449,7 +448,7 @@ class RecordedPruning:
         return ""
 
     def _note_deleted(self, items: Sequence[Item]) -> Mapping[str, str]:
-        """Note in each namespace that these runs are deleted. Returns by namespace why it could not be noted; empty: it was."""
+        """Note in each namespace that these runs are deleted. Returns by namespace why that failed; empty if it succeeded."""
         ends: dict[str, float] = {}
         for item in items:
             namespace = str(item.path).partition("/")[0]

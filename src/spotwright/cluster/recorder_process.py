@@ -1,7 +1,7 @@
 """The recorder: records attempts, stores their logs, evicts pods while this replica holds the Lease, and serves logs to people.
 
-A look at a workload may take long, so recording has a separate thread and event loop; meanwhile the Lease is renewed, and
-probes and readers are answered.
+A look at a workload may take long, so recording has a separate thread and event loop, while the Lease is renewed and probes and
+readers are answered.
 
 After an error recording is retried, with growing pauses; if it fails for minutes or hangs, probes fail, so that the process is
 restarted.
@@ -52,17 +52,17 @@ __all__ = ["Recorder", "run_recorder"]
 
 
 _LOG = logging.getLogger(__name__)
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds until the recording is tried again; twice as long each time
-_WELL = 60.0  # seconds after which it counts as well, and the wait is short again
-_FAILING = 300.0  # seconds in which it was never well, until this process counts as broken
-_PATIENCE = 10.0  # seconds for which the API server may take, and until it is tried again
-_STUCK = 120.0  # seconds without a sign: longer than a look at any workload takes where others leave little processor
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds until recording is retried; doubled each time
+_WELL = 60.0  # seconds after which it counts as healthy, and the wait is reset
+_FAILING = 300.0  # seconds without health until this process counts as broken
+_PATIENCE = 10.0  # seconds for an API server's answer, and until a retry
+_STUCK = 120.0  # seconds without a sign of life: longer than any look on a busy machine
 
 
 async def run_recorder(settings: RecorderSettings, api: Api) -> None:
-    """Record, whenever this replica holds the Lease, until cancelled. ``api`` is for all but what records.
+    """Record, whenever this replica holds the Lease, until cancelled. ``api`` is for everything except recording.
 
-    Raises :class:`SpotwrightError` for what its settings do not allow.
+    Raises :class:`SpotwrightError` for unusable settings.
     """
     sys.setswitchinterval(SWITCH_INTERVAL)
     events, recorder = EventWriter(api), Recorder(settings)
@@ -82,7 +82,7 @@ async def run_recorder(settings: RecorderSettings, api: Api) -> None:
 async def _serve_logs(
     settings: RecorderSettings, api: Api, certificate: ServedCertificate, stack: AsyncExitStack
 ) -> Coroutine[Any, Any, None]:
-    """Listen until ``stack`` is closed. Returns what keeps the certificate in force."""
+    """Listen until ``stack`` is closed. Returns the task that keeps the certificate valid."""
     host, port = settings.read_host, settings.read_port or 0
     try:
         store = {"logs": settings.logs, "repair_group": settings.repair_group}
@@ -94,7 +94,7 @@ async def _serve_logs(
     problem = ""
 
     async def publish(authority: bytes) -> None:
-        """Write the authority where readers find it. Without the right to do so they name a file themselves."""
+        """Publish the authority for readers. Without the right to do so, readers name a file."""
         nonlocal problem
         try:
             await publish_authority(api, settings.home, authority.decode(), _united)
@@ -131,7 +131,7 @@ class Recorder:
 
     @property
     def aside(self) -> list[tuple[str, str]]:
-        """The namespaces that are set aside now, each with the name of this part."""
+        """The set-aside namespaces, each with the name of this part."""
         costs = self._costs  # the thread that records sets it
         return [] if costs is None else [(name, "watcher") for name, _ in costs.aside]
 
@@ -171,7 +171,7 @@ class Recorder:
         self._failures, self._failing_since, self._failed_at, self.health.failure = 0, None, None, ""
 
     async def _wait(self) -> None:
-        """Wait until the recording may be tried again, and say after minutes that it fails."""
+        """Wait until the next retry of recording, and report after minutes that it fails."""
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(self._failures, 10))
         self._failures += 1
         now = self._failed_at = self._clock()
@@ -280,7 +280,10 @@ class Recorder:
 
 
 class _Publishing:
-    """Publishes what is watched to readers: await :meth:`run`. After a failure they see an older state until a retry succeeds."""
+    """Publishes the watched scope to readers: await :meth:`run`.
+
+    After a failure they see an older state until a retry succeeds.
+    """
 
     def __init__(self, api: Api, home: str) -> None:
         self._api, self._home = api, home
@@ -292,7 +295,7 @@ class _Publishing:
         self._is_new.set()
 
     async def run(self) -> None:
-        """Write whatever is new, until cancelled."""
+        """Write each new state, until cancelled."""
         problem = ""
         while True:
             await self._is_new.wait()

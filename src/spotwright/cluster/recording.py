@@ -1,4 +1,4 @@
-"""Records a cluster: the watcher, what keeps logs and what moves pods, side by side until one of them ends."""
+"""Records a cluster: runs the watcher, the log keeper and the descheduler until one of them ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["watch_and_keep_logs", "without_pools"]
 _T = TypeVar("_T")
 
 
-_LOOK = 2.0  # seconds between two looks at whether anything can be recorded
+_LOOK = 2.0  # seconds between checks of whether anything can be recorded
 
 
 async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
@@ -58,14 +58,13 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
-    ``place`` is where logs are kept; None: nowhere. ``namespace_limit`` is in bytes, for all logs of a namespace.
-    ``namespaces`` are the watched ones, each by its own streams; by default all labelled ones. ``tally`` counts moves and
-    waiting pods. ``order_limit`` is how long, in seconds, a pod may wait for a node that an autoscaler has ordered. ``costs``
-    are the namespaces' costs. ``on_recorded`` gets each pod that is recorded. ``pools`` shows the pools, and what is left out;
-    without it they are not shown. ``name`` is the registration's. ``on_kinds`` gets by kind what is watched, or why not,
-    whenever that changes, and ``on_watched`` all that is watched. ``retention`` deletes records. ``on_problem`` gets the reason
-    why recording fails now, and an empty text once it works. ``on_defect`` gets each workload that is set aside because of a
-    defect.
+    ``place`` is the log place; None: logs are not kept. ``namespace_limit`` is in bytes, for all logs of a namespace.
+    ``namespaces`` are the watched ones, each with its own streams; by default all labelled ones. ``tally`` counts evictions and
+    waiting pods. ``order_limit`` is the most seconds that a pod may wait for an ordered node. ``costs`` are the namespaces'
+    costs. ``on_recorded`` gets each recorded pod. ``pools`` publishes the pools and their backoffs, if given. ``name`` is the
+    registration's. ``on_kinds`` gets each change of the watched kinds and reasons, ``on_watched`` the whole watched scope.
+    ``retention`` deletes records. ``on_problem`` gets the reason why recording fails, and an empty text once it works.
+    ``on_defect`` gets each workload that is set aside because of a defect.
     """
     tally = tally or Tally()
     pauses = CapacityBackoff(_unsaid if pools is None else pools.write)
@@ -153,9 +152,9 @@ def _tell(listeners: Iterable[Callable[[_T], None]], news: _T) -> None:
 
 
 def _unsaid(_found: Findings) -> None:
-    """Drop findings about pools: there is no other reader."""
+    """Drop findings about pools: there are no readers."""
 
 
 def without_pools() -> Config:
-    """A configuration for namespaces without one: spot is preferred, and every pool is read off the nodes."""
+    """A configuration for namespaces without one: spot is preferred, and pools are read from the nodes."""
     return configuration.from_mapping({"pools": {"unknown-nodes": {"capacity": "on-demand"}}}, "pools of the cluster")

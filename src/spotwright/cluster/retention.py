@@ -1,16 +1,16 @@
-"""Deletes the records of runs that have ended from the Kubernetes API, so that they fill neither a namespace nor etcd.
+"""Deletes records of ended runs from the Kubernetes API, so that they fill neither a namespace nor etcd.
 
-They go after a week, and earlier where a namespace has more than its share, or all have more than fits
+They are deleted after a week, and earlier if a namespace exceeds its share, or all together exceed the total
 (:mod:`spotwright.cluster.record_shares`): always the oldest of the namespace with the most. If that namespace has no ended run
 left, the recording of its largest active run is cut.
 
-Where a store keeps logs, a run is archived there first (:mod:`spotwright.cluster.run_archives`). A run that cannot be archived
-stays as long as its namespace has room; then it is deleted, and its namespace gets an Event.
+With a log store, a run is archived there first (:mod:`spotwright.cluster.run_archives`). A run that cannot be archived stays
+while its namespace has room; then it is deleted, and its namespace gets an Event.
 
-A workload may outlive its record: a Job stays in the cluster after its end. A recorder that starts would record it once more.
-So before records are deleted early, an object in their namespace stores the end time of the newest deleted run. A workload that
-ended earlier and has no record was deleted, because the oldest go first. A workload that outlives its cut and deleted recording
-is recorded anew by the next recorder, from what the cluster still has.
+A workload may outlive its record: a Job stays in the cluster after its end, and a new recorder would record it again. So before
+records are deleted early, an object in their namespace stores the end time of the newest deleted run. The record of a workload
+that ended earlier was deleted, because the oldest go first. A workload that outlives its cut and deleted recording is recorded
+again by the next recorder, from the cluster's current state.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ __all__ = ["Going", "KeptRecord", "RecordedLogRuns", "Retention", "note_deleted"
 
 
 _LOOK = 300.0  # seconds between two looks
-_SOON = 30.0  # seconds until the next look where too much is kept
+_SOON = 30.0  # seconds until the next look if too much is kept
 _POLL, _MINUTE = 1.0, 60.0  # seconds
-_FAILED = 60.0  # seconds until it is tried again
+_FAILED = 60.0  # seconds until a retry
 _CUTS = 20  # runs that one look cuts
 _PAGE = 100
 _LOG = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Going(NamedTuple):
 
     deleted: Sequence[tuple[KeptRecord, str]]
     cut: Sequence[tuple[str, str]]
-    """Namespaces whose largest run is to be cut, because they have no ended runs left."""
+    """Namespaces whose largest run must be cut, because they have no ended runs left."""
 
 
 def to_delete(
@@ -132,7 +132,7 @@ class _Kept:
         return bool(self._ended[namespace])
 
     def delete_oldest(self, namespace: str, why: str) -> bool:
-        """Delete the run of a namespace that ended first; false: none has ended."""
+        """Delete the namespace's run that ended first; false: none has ended."""
         if not self.has_ended(namespace):
             return False
         _, _, oldest = heapq.heappop(self._ended[namespace])
@@ -144,8 +144,8 @@ class _Kept:
 class Retention:
     """Await :meth:`run`. ``namespaces`` are the served ones; if empty, all. ``events`` reports lost records to a namespace.
 
-    ``shares`` is also updated by the store. ``of_attempt`` are the bytes of each attempt in addition to its records: the end
-    of its log. ``outcomes`` counts runs that were archived, that could not be, and that were deleted nevertheless.
+    The store also updates ``shares``. ``of_attempt`` are the bytes of each attempt in addition to its records: the end of its
+    log. ``outcomes`` counts runs that were archived, could not be archived, and were deleted unarchived.
     """
 
     def __init__(
@@ -168,16 +168,16 @@ class Retention:
         """Cuts the recording of the largest run of a namespace, for a reason; false: none of its runs is active."""
         self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first unreported one, and how many
         self._reported_at: dict[str, float] = {}  # by namespace: when it heard of a cut
-        self._waiting: dict[KeptRecord, str] = {}  # what could not be archived at the last look, each with the reason
-        self._until: dict[str, float] = {}  # what the objects say from which a recorder knows what was deleted
+        self._waiting: dict[KeptRecord, str] = {}  # records not archived at the last look, each with the reason
+        self._until: dict[str, float] = {}  # the times in the objects about deleted runs
 
     def heard(self, run: WorkloadRun) -> None:
-        """Hear of a run whose recording was cut: its namespace gets an Event soon."""
+        """Note a run whose recording was cut: its namespace gets an Event soon."""
         first, count = self._cuts.get(run.namespace, (f"run {run.folder.name}: {run.state.why}", 0))
         self._cuts[run.namespace] = first, count + 1
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look periodically until cancelled."""
         looked_at, pause = -_LOOK, _LOOK
         while True:
             await self.tell_cuts()
@@ -188,7 +188,7 @@ class Retention:
             await asyncio.sleep(_POLL)
 
     async def _looked(self) -> float:
-        """Look once. Returns the seconds until it is time again."""
+        """Look once. Returns the seconds until the next look."""
         try:
             await self.look()
         except ApiFailed as error:
@@ -281,7 +281,7 @@ class Retention:
             await self._events.write(about_namespace(namespace), "RunsNotArchived", text, is_warning=True)
 
     async def _write_until(self, namespace: str, until: float) -> None:
-        """Note until when the runs had ended that go. What cannot be written delays no deletion: etcd may be full."""
+        """Note the latest end of the runs to delete. A failed write does not delay the deletion: etcd may be full."""
         until = self._until[namespace] = max(until, self._until.get(namespace, 0.0))
         try:
             await note_deleted(self._api, namespace, until)
@@ -294,7 +294,7 @@ class Retention:
         try:
             await self._api.send("DELETE", records_path(RUN, one.namespace, one.name), body)
         except ApiFailed as error:
-            if error.status not in (404, 409):  # 409: another one has its name by now
+            if error.status not in (404, 409):  # 409: another one has its name
                 raise
 
     async def _kept(self) -> AsyncIterator[KeptRecord]:
@@ -315,9 +315,9 @@ class Retention:
 
 
 async def note_deleted(api: Api, namespace: str, until: float) -> None:
-    """Note that runs of a namespace are deleted early that had ended until then (Unix seconds): see :func:`deleted_path`.
+    """Note that runs of a namespace that ended by this time (Unix seconds) are deleted early: see :func:`deleted_path`.
 
-    Without it a recorder that starts records them again whose workloads are still there. Raises :class:`ApiFailed`.
+    Without it a new recorder would record their existing workloads again. Raises :class:`ApiFailed`.
     """
     path = deleted_path(namespace)
     found = await api.get_or_none(path)
@@ -332,7 +332,7 @@ async def note_deleted(api: Api, namespace: str, until: float) -> None:
 
 
 class RecordedLogRuns:
-    """The runs in the API, as what keeps logs knows them: see :class:`~spotwright.cluster.log_store.LogRuns`.
+    """The runs in the API, for the log store: see :class:`~spotwright.cluster.log_store.LogRuns`.
 
     ``owner`` is the UID of an object that outlives every controller of a release.
     """
@@ -380,7 +380,7 @@ class _Status(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Run(msgspec.Struct, frozen=True):
-    """The fields of a SpotRun that are read: its plan and its journal would take seconds and megabytes."""
+    """The relevant fields of a SpotRun: its plan and its journal would take seconds and megabytes."""
 
     metadata: _Meta = _Meta()
     status: _Status = _Status()

@@ -1,12 +1,11 @@
-"""Archives of ended runs in the store of logs: one object a run, written before its records leave the Kubernetes API.
+"""Archives of ended runs in the log store: one object per run, written before its records leave the Kubernetes API.
 
-An archive has the run's objects as the API server had them, as a ``List`` that ``zcat`` and ``kubectl`` read too, the SpotRun
-first. So any reader of runs in the API can read archives.
+An archive has the run's objects as in the API, as a ``List`` that ``zcat`` and ``kubectl`` can read, the SpotRun first. So any
+reader of runs in the API can read archives.
 
-Its name is ``+archive/NAMESPACE/UID/RUN/ENDED+UID+OWNER+...``. The first UID is that of the namespace, since a namespace that is
-made again is another one. Then come: when the run ended, in Unix seconds; the UID of the SpotRun, by which the successor of a
-killed recorder finds the archive of a run that is not deleted yet; the release that keeps it; and digests of the other names by
-which people ask for the run.
+Its name is ``+archive/NAMESPACE/UID/RUN/ENDED+UID+OWNER+...``. The first UID is the namespace's, because a recreated namespace
+is a different one. Then follow the run's end in Unix seconds; the UID of the SpotRun, by which the successor of a killed
+recorder finds the archive of a run that is not deleted yet; the release that keeps it; and digests of the run's other names.
 """
 
 from __future__ import annotations
@@ -38,12 +37,10 @@ __all__ = ["Archive", "Archiver", "archive_of", "archives_in", "objects_in", "ru
 
 _FOLDER = "+archive"
 
-_MOST = 2 * NAMESPACE_LIMIT  # bytes of the objects of a run: a namespace that has more is set aside
-_BATCH = (
-    50  # runs that are listed together: a list with a selector makes the API server read every object of the namespace
-)
+_MOST = 2 * NAMESPACE_LIMIT  # bytes of a run's objects: a namespace with more is set aside
+_BATCH = 50  # runs listed together: for a list with a selector the API server reads every object of the namespace
 _PAGE = 100  # objects in a page of a list: at most 6 MB
-_GZIP = 31  # zlib's word for the format that zcat reads
+_GZIP = 31  # zlib's code of the gzip format
 _BEGIN = b'{"apiVersion":"v1","kind":"List","items":['
 _LOG = logging.getLogger(__name__)
 
@@ -101,14 +98,14 @@ def objects_in(data: bytes, run: str) -> list[dict[str, Any]]:
     """The objects of a run in its archive. Raises :class:`StateError`."""
     unpack = zlib.decompressobj(_GZIP)
     try:
-        text = unpack.decompress(data, _MOST + len(_BEGIN))  # of a longer one the JSON is not whole
+        text = unpack.decompress(data, _MOST + len(_BEGIN))  # a longer one has incomplete JSON
         return msgspec.json.decode(text, type=_List).items
     except (zlib.error, msgspec.DecodeError, RecursionError) as error:
         raise StateError(f"the archive of run {run} cannot be read ({error})") from error
 
 
 def run_in(data: bytes, run: str) -> dict[str, Any]:
-    """The SpotRun in an archive, whose beginning is enough. Raises :class:`StateError`."""
+    """The SpotRun in an archive, of which the beginning suffices. Raises :class:`StateError`."""
     try:
         text = zlib.decompressobj(_GZIP).decompress(data, _MOST).decode(errors="replace")
         found, _ = json.JSONDecoder().raw_decode(text, len(_BEGIN))
@@ -122,7 +119,7 @@ class _List(msgspec.Struct, frozen=True):
 
 
 class _Packed:
-    """An archive that is being made."""
+    """An archive under construction."""
 
     def __init__(self, run: Mapping[str, Any]) -> None:
         self.run, self.name = run, str(metadata(run).get("name"))
@@ -131,7 +128,7 @@ class _Packed:
         self.size = len(_BEGIN)
 
     def add(self, text: bytes) -> None:
-        """Add an object; of one that is too large, only the size is counted."""
+        """Add an object; if it is too large, only count its size."""
         self.size += len(text) + 1
         if self.size <= _MOST:
             self._parts.append(self._gzip.compress(b"," + text))
@@ -163,7 +160,7 @@ class Archiver:
         self._api, self._objects, self._owner, self.away = api, objects, owner, ""
 
     async def archive(self, namespace: str, runs: Sequence[str]) -> tuple[list[Archive], dict[str, str]]:
-        """Archive ended runs of a namespace. Returns their archives, and by run why it has none."""
+        """Archive ended runs of a namespace. Returns their archives, and by run the reason for a failure."""
         made: list[Archive] = []
         failed: dict[str, str] = {}
         for begin in range(0, len(runs), _BATCH):
@@ -184,7 +181,7 @@ class Archiver:
         return made, {run: why for run, why in failed.items() if run not in done}
 
     async def _packed(self, namespace: str, runs: Sequence[str]) -> Iterable[_Packed]:
-        """The objects of runs; a deleted run is left out."""
+        """The objects of runs, without deleted runs."""
         found = [await self._api.get_or_none(records_path(RUN, namespace, run)) for run in runs]
         packed = {uid_of(run): _Packed(run) for run in found if run is not None}
         workloads = {(metadata(each.run).get("labels") or {}).get(WORKLOAD_LABEL, "") for each in packed.values()}
@@ -216,7 +213,7 @@ class Archiver:
         if not await self._objects.put_new(made.key, data) and not await self._objects.get(made.key, 0, 1):
             raise PlaceAway(
                 f"{made.key} was refused and does not exist"
-            )  # S3 does so beside a write that was not done in the end
+            )  # S3 also refuses beside a write that finally fails
         return made
 
 

@@ -1,4 +1,4 @@
-"""How people name a run of a cluster: by its name, its unique beginning, its object, or its id or name in Kubeflow Pipelines."""
+"""Finds a cluster's run by its name, its unique prefix, its object, or its id or name in Kubeflow Pipelines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["NamedRun", "find_run", "named_run"]
 class NamedRun:
     """A run and the object that it records.
 
-    ``kfp_run`` is the id that Kubeflow Pipelines gave it, ``kfp_name`` the name that its user gave it there; or both are empty.
-    ``namespace_uid`` is empty for a run whose recorder did not know it.
+    ``kfp_run`` is its id in Kubeflow Pipelines, ``kfp_name`` its user's name there; or both are empty. ``namespace_uid`` is
+    empty if the recorder did not know it.
     """
 
     run: str
@@ -40,12 +40,12 @@ class NamedRun:
 
 
 def named_run(found: Mapping[str, Any]) -> NamedRun | None:
-    """The names of a SpotRun's run; None for one that cannot be read, or has only begun."""
+    """The names of a SpotRun's run; None if it is unreadable or has only begun."""
     name = str(metadata(found).get("name"))
     try:
         first = next((event for _, event in decoded((row.journal_row for row in rows_of(found)), name, str)), None)
     except SpotwrightError:
-        return None  # naming it gives "not found"; lists say why
+        return None  # by name it is "not found"; lists say why
     return _object_of(name, first)
 
 
@@ -61,7 +61,7 @@ Named = TypeVar("Named", bound=NamedRun)
 
 
 def find_run(text: str, wanted: Sequence[Named], namespace: str = "") -> Named:
-    """The newest run of this name, or the only one that begins with it; ``last`` for the newest of all.
+    """The newest run of this name, or the only one with this prefix; ``last`` for the newest of all.
 
     ``wanted`` are the runs that the caller may read, newest first, of the requested ``namespace``. Raises :class:`UnknownRun`.
     """

@@ -1,14 +1,14 @@
-"""The records of runs as objects of the Kubernetes API: how their events lie in them, and how a run is put together again.
+"""The records of runs as objects of the Kubernetes API: how events are stored in them, and how a run is reassembled.
 
-A run is a SpotRun with its plan and the events of no task, a SpotTask for each task that has events or its own template, and
-a SpotAttempt for each attempt. Each holds its part of the run's journal as lines of text, and further pages where that would
-exceed :data:`PAGE` bytes: the API server keeps no object above 1.5 MB (etcd's limit of a request), and each write sends a whole
-object to every watcher.
+A run is a SpotRun with its plan and the events without a task, a SpotTask for each task with events or its own template, and a
+SpotAttempt for each attempt. Each holds its part of the run's journal as lines of text, with more pages if that would exceed
+:data:`PAGE` bytes: the API server stores no object above 1.5 MB (etcd's request limit), and each write sends a whole object to
+every watcher.
 
-Several objects cannot be written in one transaction, and a process that does not record any more may still have a write under
-way. So each line says which events were recorded together, and by which epoch. Readers take what was recorded together
-whole or not at all, in the order of its numbers, and no line of an earlier epoch from the number on with which a later one began
-(:class:`RunRows`). So the order in which objects are written, listed or watched does not matter.
+Several objects cannot be written in one transaction, and a former recorder may still have a write under way. So each line says
+which events were recorded together, and in which epoch. Readers accept events recorded together all or none, in order of their
+numbers, and ignore lines of an earlier epoch from the first number of a later one on (:class:`RunRows`). So the order in which
+objects are written, listed or watched does not matter.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ RUN, TASK, ATTEMPT = "SpotRun", "SpotTask", "SpotAttempt"
 KINDS = (RUN, TASK, ATTEMPT)
 
 WORKLOAD_LABEL = "spotwright.dev/workload"
-"""The label of every object of a run: the UID of the workload that it records."""
+"""The label of every object of a run: the UID of its workload."""
 
 ENDED_LABEL = "spotwright.dev/ended"
-"""The label ``true`` of the SpotRun of a run that has ended."""
+"""The label, with the value ``true``, of an ended run's SpotRun."""
 
 DELETED_UNTIL = "spotwright.dev/deleted-until"
-"""The annotation of :func:`deleted_path`: runs of the namespace that ended until then were deleted before their time."""
+"""The annotation of :func:`deleted_path`: runs of the namespace that ended by then were deleted early."""
 
 AGE = 7 * 24 * 3600.0
-"""Seconds after its end for which the records of a run are kept."""
+"""Seconds for which a run's records are kept after its end."""
 
 PAGE = 48 << 10
 """Bytes of events in one object."""
@@ -85,14 +85,14 @@ TAIL = 4 << 10
 """Bytes of the log's end in an attempt's object."""
 
 _LISTED_TOGETHER = 500  # objects in a page that lists many runs
-_FRESH = 60.0  # seconds for which they are believed
+_FRESH = 60.0  # seconds for which they are cached
 _TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
-_TOGETHER, _MOST_EVENTS = 10_000, 10_000_000  # events that were recorded together, and of a run
+_TOGETHER, _MOST_EVENTS = 10_000, 10_000_000  # events recorded together, and of a run
 _MOST_UNPACKED = 4 << 20  # bytes of a plan: a configuration has at most one, and templates some more
 
 
 class StoredRow(NamedTuple):
-    """An event as it is stored. ``seq`` is its number in the run; ``first`` to ``last`` were recorded together in ``epoch``."""
+    """A stored event. ``seq`` is its number in the run; ``first`` to ``last`` were recorded together in ``epoch``."""
 
     seq: int
     first: int
@@ -107,7 +107,7 @@ class StoredRow(NamedTuple):
     def to_text(self) -> str:
         """The line: everything before the data in one line, and the data as JSON in the next."""
         head = f"{self.seq} {self.first} {self.last} {self.epoch} {self.at!r} {self.kind} {self.attempt}"
-        head += f" {_TO_JSON(self.task)}"  # a task may be called anything, also two lines
+        head += f" {_TO_JSON(self.task)}"  # a task's name may be anything, even two lines
         return f"{head}\n{self.data}"
 
     @classmethod
@@ -127,7 +127,7 @@ class StoredRow(NamedTuple):
 
 
 class Home(NamedTuple):
-    """What an object is about: the run, a task of it, or an attempt. Without one ``attempt`` is 0, ``task`` empty."""
+    """The subject of an object: the run, a task, or an attempt. Without one ``attempt`` is 0, ``task`` empty."""
 
     task: str = ""
     attempt: int = 0
@@ -139,13 +139,13 @@ class Home(NamedTuple):
 
 
 def home_of(event: Event) -> Home:
-    """Where an event is stored: a task's template is stored with the task, so that each is written once."""
+    """The object for an event: a task's template is stored with the task, so that each is written once."""
     task = str(event.template.get("name", "")) if isinstance(event, PlanExtended) else event.task
     return Home(task, event.attempt)
 
 
 def stored_rows(events: Sequence[Event], last: int, epoch: int) -> list[tuple[Home, StoredRow]]:
-    """The rows of events that are recorded together after the event with the number ``last``, each with its place."""
+    """The rows of events recorded together after the event number ``last``, each with its home."""
     found = []
     ends = last + len(events)
     for seq, event in enumerate(events, last + 1):
@@ -167,7 +167,7 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[StoredRow]:
 
 
 class RunRows:
-    """The rows of one run, taken from its objects in any order, and returned in the order of their numbers."""
+    """The rows of one run, added from its objects in any order, and returned in order of their numbers."""
 
     def __init__(self) -> None:
         self._rows: dict[int, StoredRow] = {}
@@ -175,7 +175,7 @@ class RunRows:
         self._absent: set[int] = set()
         self._given = self._forgotten = 0
         self.restarts = 0
-        """Grows when rows that were given out turn out not to count: then everything is to be read from the start."""
+        """Grows when returned rows turn out to be invalid: then everything must be reread."""
 
     def take(self, rows: Iterable[StoredRow], absent: Iterable[int] = ()) -> None:
         """Add rows, possibly known ones. ``absent`` are numbers whose rows are permanently lost."""
@@ -200,7 +200,7 @@ class RunRows:
         return bool(self._absent)
 
     def forget(self, seq: int) -> None:
-        """Drop the rows up to a number, all of which were returned: only later ones are asked for."""
+        """Drop the rows up to a number, all of which were returned."""
         for number in [number for number in self._rows if number <= seq]:
             del self._rows[number]
         self._forgotten = max(self._forgotten, seq)
@@ -224,7 +224,7 @@ class RunRows:
         return found
 
     def _together(self, number: int, row: StoredRow, bounds: dict[int, float]) -> list[StoredRow]:
-        """The rows from a number on that were recorded together; empty if one is missing, or does not count."""
+        """The rows from a number on that were recorded together; empty if one is missing or invalid."""
         if row.last >= self._bound(row.epoch, bounds):
             return []
         rows = [self._rows.get(each) for each in range(number, row.last + 1)]
@@ -239,9 +239,9 @@ class RunRows:
         return known[epoch]
 
     def lost(self) -> list[int]:
-        """The numbers of recorded events that are missing here, if all objects of the run were taken.
+        """The numbers of missing recorded events, if all objects of the run were added.
 
-        Events are recorded only after the ones before them. So events missing before later ones were deleted from outside.
+        Events are recorded in order, so events missing before later ones were deleted from outside.
         """
         highest = max(self._begun, default=0)
         newest = max((row.first for row in self._rows.values() if row.epoch == highest), default=0)
@@ -277,7 +277,7 @@ def owner_of(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recorder_of(run: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The namespace and name of the Lease of a SpotRun's last recorder; None: it does not say."""
+    """The namespace and name of the Lease of a SpotRun's last recorder; None: unknown."""
     home, slash, name = str((run.get("status") or {}).get("recordedBy", "")).partition("/")
     return (home, name) if home and slash and name else None
 
@@ -301,12 +301,12 @@ def deleted_until(found: Mapping[str, Any] | None) -> float:
 
 
 def packed(text: str) -> str:
-    """A text as an object holds it: configurations repeat themselves, and take a fifth so."""
+    """A text compressed for an object: configurations are repetitive, and shrink to a fifth."""
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def unpacked(text: str) -> str:
-    """The text again. Raises :class:`ValueError`, also for one that would be larger than any that was packed."""
+    """The decompressed text. Raises :class:`ValueError`, also for a text larger than any packed one."""
     unpack = zlib.decompressobj()
     try:
         found = unpack.decompress(base64.b64decode(text, validate=True), _MOST_UNPACKED)
@@ -328,9 +328,9 @@ class _Labelled(msgspec.Struct, frozen=True):
 class ListedParts:
     """The tasks and attempts of these workloads' runs in a namespace, listed once, on first use.
 
-    A list with a selector makes the API server read every object of the namespace. So a list for each of a thousand runs would
-    read each object a thousand times. ``get_page`` reads a page of a list: its objects as text, and the token of the next
-    page, empty after the last.
+    For a list with a selector the API server reads every object of the namespace. So lists for a thousand runs would read each
+    object a thousand times. ``get_page`` reads a page of a list: its objects as text, and the token of the next page, empty
+    after the last.
     """
 
     def __init__(

@@ -1,10 +1,9 @@
-"""Where the records of runs are kept, as the recorder needs it: a port, whose body is :mod:`spotwright.cluster.api_run_records`.
+"""The recorder's port to the records of runs, implemented by :mod:`spotwright.cluster.api_run_records`.
 
-A laptop has no API server: the engine there writes its journal itself, and no recorder watches it.
+A laptop has no API server: its engine writes the journal itself, without a recorder.
 
-The name of a run is the workload's namespace, name and the beginning of its UID, so a new look after a crash finds the
-same run. Where another workload of that name has the same beginning, it is the whole UID: a maker who creates and deletes one
-name often enough has two such workloads.
+The name of a run is the workload's namespace, name and the beginning of its UID, so a new look after a crash finds the same
+run. If another workload of that name has the same beginning, the whole UID is used: that happens after enough recreations.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = [
 
 
 SHORT, WHOLE = 8, 36
-"""Digits of a UID in the name of a run: usually so many; all of them if another workload has the same first ones."""
+"""Digits of a UID in the name of a run: usually ``SHORT``; all of them if another workload has the same first ones."""
 
 UID = "uid"
 """The argument of a run that holds its workload's UID."""
@@ -78,49 +77,49 @@ class Facts(NamedTuple):
 
 
 class RunRecord(Protocol):
-    """The records of one run. Each method raises :class:`StateError` where they cannot be read or written.
+    """The records of one run. Each method raises :class:`StateError` if they cannot be read or written.
 
-    ``folder`` has its name, and its logs. After an error the record counts as closed: it is opened anew.
+    ``folder`` has its name, and its logs. After an error the record counts as closed and must be reopened.
     """
 
     folder: RunFolder
     at_once: int
-    """How many events are recorded durably at once, all or none of them."""
+    """The number of events that are recorded atomically."""
     lost: Sequence[int]
     """The numbers of recorded events that no longer exist, once it is open."""
 
     @property
     def epoch(self) -> int:
-        """How many recorders have opened it; 0 before."""
+        """The number of recorders that have opened it."""
 
     @property
     def size(self) -> int:
-        """The bytes that its plan and its events take where they are kept."""
+        """The stored bytes of its plan and its events."""
 
     @property
     def stored(self) -> int:
-        """The bytes that it takes there, with everything stored beside its events."""
+        """All its stored bytes."""
 
     def glance(self) -> Glance | None:
         """A summary without reading all of the run; None: no record yet."""
 
     def create(self, stored: StoredPlan) -> None:
-        """Store its plan. Anything begun by a killed process is completed."""
+        """Store its plan. A killed process's unfinished work is completed."""
 
     def source(self) -> RunSource:
-        """The reader of all that is recorded."""
+        """The reader of all its records."""
 
     def facts(self, kinds: Collection[str], since: float) -> Facts | None:
         """The events of these kinds since a time (Unix seconds), or None."""
 
     def open(self) -> bool:
-        """Begin to record, with the next epoch. Returns whether events are recorded already."""
+        """Begin to record, with the next epoch. Returns whether it already has events."""
 
     def append(self, events: Sequence[Event], state: RunState) -> None:
-        """Record events durably, all or none of them; at most ``at_once``. ``state`` is that of the run with them."""
+        """Record at most ``at_once`` events durably and atomically. ``state`` is the run's state after them."""
 
     def tell(self, state: RunState, now: float) -> None:
-        """Show the run's current state where people see it beside its records."""
+        """Publish the run's current state for people, beside its records."""
 
     def note_incomplete(self, reason: str, why: str) -> None:
         """Mark the run as incomplete with the next recorded events. ``reason`` is a word, ``why`` a sentence."""
@@ -130,21 +129,21 @@ class RunRecord(Protocol):
 
 
 class RunRecords(Protocol):
-    """The records of all runs. ``kept`` is how long they stay after the end of their run, in seconds; None: forever."""
+    """The records of all runs. ``kept`` is their retention after the run's end, in seconds; None: forever."""
 
     kept: float | None
 
     def all(self, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterable[RunRecord]:
-        """Every run that has not ended of the wanted namespaces; others may be among them. Raises :class:`StateError`."""
+        """Every active run of the wanted namespaces, possibly with others. Raises :class:`StateError`."""
 
     def of(self, root: Mapping[str, Any]) -> RunRecord:
-        """The record of a workload's run, which need not exist yet, never one of another workload.
+        """The record of a workload's run, which need not exist yet, never another workload's.
 
-        Raises :class:`StateError` for one that cannot be read.
+        Raises :class:`StateError` for an unreadable one.
         """
 
     def recent(self, since: float) -> Iterable[RunRecord]:
-        """The runs in which something may have been recorded since a moment (Unix seconds)."""
+        """The runs that may have events since a time (Unix seconds)."""
 
     def deleted_until(self, namespace: str) -> float:
         """The latest end (Unix seconds) of a namespace's runs that were deleted early; 0: none.
@@ -154,7 +153,7 @@ class RunRecords(Protocol):
 
 
 def facts_of(first: Event | None, rows: Sequence[JournalRow], folder: RunFolder, texts: PlanTexts) -> Facts | None:
-    """What these rows of a run say, which begins with ``first``."""
+    """The facts in these rows of a run that begins with ``first``."""
     if not rows or not isinstance(first, RunCreated):
         return None
     events = [event for _, event in decoded(rows, str(folder.journal), str)]
@@ -162,7 +161,7 @@ def facts_of(first: Event | None, rows: Sequence[JournalRow], folder: RunFolder,
 
 
 def run_name(root: Mapping[str, Any], digits: int = SHORT) -> str:
-    """The name of a workload's run, with so many digits of its UID.
+    """The name of a workload's run, with ``digits`` digits of its UID.
 
     It has at most 100 characters, which a namespace and a name may exceed.
     """

@@ -1,6 +1,6 @@
 """Keeps a run for each workload: its records and its folded state.
 
-The events of one observation are one transaction: either all are recorded, or the next observation finds them again.
+The events of one observation are one transaction: all are recorded, or the next observation finds them again.
 """
 
 from __future__ import annotations
@@ -51,26 +51,24 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 
 NAMESPACE_LIMIT = 96 << 20
-"""Bytes of memory that a namespace's active runs may take: 10,000 steps that all differ, or 2,000 small runs."""
+"""Memory limit of a namespace's active runs, in bytes: 10,000 different steps, or 2,000 small runs."""
 
 LIMIT = 192 << 20
 """The same for all namespaces together: with the rest of the process it is within 512 MiB."""
 
 _GROWTH = 3  # bytes of memory for each byte of a plan or journal
 _TEMPLATE = 6_000  # bytes of memory for each template beside that (measured with 5,000 templates)
-_LONGEST_TEMPLATE = 16 << 10  # bytes of what a plan reads of a template: some hundred conditions on nodes
+_LONGEST_TEMPLATE = 16 << 10  # bytes of a template's planned part: some hundred conditions on nodes
 _MOST_CONTAINERS = 100  # names of a template without its demands
-_OVER_KEPT = 100_000  # ended runs whose workloads are remembered: some 20 MB
+_OVER_KEPT = 100_000  # remembered workloads of ended runs: some 20 MB
 _KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
-_KFP_NAME = (
-    "pipelines.kubeflow.org/run_name"  # the annotation with the name that its user gave the run (seen on 2.17.0)
-)
+_KFP_NAME = "pipelines.kubeflow.org/run_name"  # the annotation with the user's name of the run (seen on 2.17.0)
 _LONGEST_NAME = 128  # characters of it: KFP allows as many
 
 
 @dataclass
 class WorkloadRun:
-    """One run under this watcher's lease. ``state`` is the journal's, plus the events that wait in ``pending``."""
+    """One run under this watcher's lease. ``state`` is the journal's, plus the ``pending`` events."""
 
     record: RunRecord
     state: RunState
@@ -78,16 +76,16 @@ class WorkloadRun:
     require: Callable[[], None]  # raises Fenced once this process may no longer write
     weighed: Callable[[WorkloadRun], None]  # called after it has grown
     is_shown: bool = True
-    """Whether people see its current state, if that is shown beside its records."""
+    """Whether its current state is published for people."""
     size: int = 0
-    """About how many bytes of memory its plan and its journal take."""
+    """The approximate bytes of memory of its plan and its journal."""
     stored: int = 0
     """Its bytes in the store, as they are counted."""
     _attempts: dict[str, tuple[TaskState, AttemptState]] | None = None
 
     @property
     def folder(self) -> RunFolder:
-        """Its name, and where its logs lie."""
+        """Its name, and the place of its logs."""
         return self.record.folder
 
     @property
@@ -102,7 +100,7 @@ class WorkloadRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether its end is recorded, or waits to be."""
+        """Whether its end is recorded or pending."""
         return self.state.status is not RunStatus.RUNNING
 
     @property
@@ -143,19 +141,19 @@ class WorkloadRun:
         self.is_shown = True
 
     def weigh(self) -> int:
-        """Estimate its size anew, while its journal is open. Returns how many bytes it has grown."""
+        """Re-estimate its size, while its journal is open. Returns its growth in bytes."""
         before, templates = self.size, len(self.state.plan.graph.root.tasks)
         self.size = _GROWTH * self.record.size + _TEMPLATE * templates
         return self.size - before
 
     def add_pool(self, at: float, pool: NodePool) -> None:
-        """Let the plan have one more pool."""
+        """Add a pool to the plan."""
         self.add(PlanExtended(at, pool=pool.name, is_spot=pool.is_spot))
 
     def add_template(self, at: float, template: PodTask) -> None:
-        """Add a template to the plan; one that fits no pool, or is too large to be recorded, may go anywhere.
+        """Add a template to the plan; if it fits no pool or is too large to be recorded, without constraints.
 
-        Only the template is written and stored, not the whole plan again: a pipeline may have thousands of them.
+        Only the template is written, not the whole plan: a pipeline may have thousands of templates.
         """
         data = _short(template).to_data()
         try:
@@ -165,16 +163,16 @@ class WorkloadRun:
         self.add(PlanExtended(at, template=data))
 
     def learn_retries(self, at: float, template: str, retries: int) -> None:
-        """Let a template have the retries of its controller."""
+        """Set a template's retries to its controller's."""
         self.add(PlanExtended(at, template={"name": template, "retries": retries}))
 
 
 class RunStore:
-    """The runs of all workloads that are watched, by UID. ``config_of`` gives the configuration for new runs of a namespace.
+    """The runs of all watched workloads, by UID. ``config_of`` returns the configuration for a namespace's new runs.
 
     ``require`` is called before each write, and raises :class:`Fenced` once another process records
     (:meth:`spotwright.cluster.lease.KubernetesLease.require`). Without it the caller ensures a single recorder.
-    ``shares`` counts what runs take where they are recorded.
+    ``shares`` counts the stored bytes of runs.
     """
 
     def __init__(
@@ -188,17 +186,16 @@ class RunStore:
         self.shares = shares or Shares()
         self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
         self.runs: dict[str, WorkloadRun] = {}
-        self._over: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads whose runs have ended, the latest ones
+        self._over: OrderedDict[str, None] = OrderedDict()  # UIDs of the latest workloads with ended runs
         self.unopened: dict[str, RunRecord] = {}  # unfinished runs that cannot be written, by UID
-        self._sizes: Counter[str] = Counter()  # of runs that are in memory, by namespace
+        self._sizes: Counter[str] = Counter()  # of runs in memory, by namespace
         self.on_cut: Callable[[WorkloadRun], None] = lambda _run: None
-        """Hears of each run whose recording was cut."""
+        """Called with each run whose recording was cut."""
 
     def open_unfinished(self, now: float, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
-        """Take up the runs that were left, of the wanted namespaces. Yields a sentence for each one that cannot be read.
+        """Resume the unfinished runs of the wanted namespaces. Yields a sentence for each unreadable run.
 
-        Of runs that have ended only the first and the last event are read. A run that can be read and not written is in
-        ``unopened``.
+        Of ended runs only the first and the last event are read. A readable run that cannot be written is in ``unopened``.
         """
         for record in self.records.all(is_wanted):
             self.require()
@@ -216,7 +213,7 @@ class RunStore:
                 raise
             except SpotwrightError as error:
                 yield f"cannot watch run {record.folder.name}: {error}"
-            except Exception as error:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
+            except Exception as error:  # noqa: BLE001  # a defect, or a hostile object: continue with all others
                 _LOG.exception("run %s is not watched, because of a defect in Spotwright", record.folder.name)
                 yield f"run {record.folder.name} is not watched: {error!r}"
 
@@ -233,11 +230,11 @@ class RunStore:
         return [(uid, run) for uid, run in self.runs.items() if run.namespace == namespace]
 
     def is_over(self, uid: str) -> bool:
-        """Whether the run of this workload has ended, as far as remembered; its folder has the certain answer."""
+        """Whether this workload's run is remembered as ended; its records have the certain answer."""
         return uid in self._over
 
     def has_ended(self, root: Mapping[str, Any]) -> bool:
-        """Whether the run of this workload has ended, by its records: its maker may show an old one again."""
+        """Whether this workload's run has ended, by its records: its author may recreate an old one."""
         uid = uid_of(root)
         if uid in self.runs:
             return False
@@ -245,7 +242,7 @@ class RunStore:
         try:
             known = self.records.of(root).glance()
         except SpotwrightError:
-            return False  # what is wrong with it is said where it is opened
+            return False  # opening it reports the problem
         if known is not None and known.has_ended and known.uid == uid:
             self._note_over(uid)
             return True
@@ -265,15 +262,15 @@ class RunStore:
         now: float,
         namespace_uid: str = "",
     ) -> WorkloadRun:
-        """Begin the run of a workload. Records that a killed watcher had only begun are finished.
+        """Begin the run of a workload. Unfinished records of a killed watcher are completed.
 
-        ``namespace_uid`` is the UID of its namespace: who owns another namespace of that name later may not read the run.
-        Without it everyone who may read that one may.
+        ``namespace_uid`` is the UID of its namespace: the owner of a later namespace of that name may not read the run. Without
+        it they may.
         """
         self.require()
         record = self.records.of(root)
         known = record.glance()
-        if known is not None and known.uid:  # recorded before, and not found when this process began
+        if known is not None and known.uid:  # recorded earlier, and not found when this process started
             return self.open_again(record, now)
         config = self._config_of(str(metadata(root).get("namespace", "")))
         found = tuple(pool for pool in pools if pool.name not in config.pools)
@@ -293,13 +290,13 @@ class RunStore:
         return run
 
     def finish(self, run: WorkloadRun) -> None:
-        """Close a run whose end is written."""
+        """Close a run with a written end."""
         self.shares.new[run.namespace] += run.stored
         self._drop(run)
         self._note_over(run.uid)
 
     def keep_limits(self, now: float) -> None:
-        """Cut the recording of runs until the rest is within the limits, the largest run of the largest namespace first.
+        """Cut the recording of runs until the limits are met, the largest run of the largest namespace first.
 
         So a namespace pays only for its own runs, and a small run is recorded beside a large one.
         """
@@ -324,7 +321,7 @@ class RunStore:
         """Cut the recording of the largest active run of a namespace; of equal ones the newest. False: there is none.
 
         The run counts as stopped: it leaves the memory, and its records may be deleted like an ended run's. The workload
-        continues. A run whose cut cannot be written is closed nevertheless, until it can be read again.
+        continues. If the cut cannot be written, the run is closed anyway, until it can be read again.
         """
         runs = [run for _, run in self.runs_of(namespace)]
         run = max(runs, key=lambda run: (size(run), run.state.started_at), default=None)
@@ -362,7 +359,7 @@ class RunStore:
             self.unopened[uid] = run.record
 
     def open_again(self, record: RunRecord, now: float) -> WorkloadRun:
-        """Read a run anew from its records. Raises :class:`StateError`."""
+        """Reread a run from its records. Raises :class:`StateError`."""
         self.require()
         run = self._keep(record, RunReader(record.folder, record.source()).state, now)
         self.unopened.pop(run.uid, None)
@@ -436,7 +433,7 @@ def _meta(root: Mapping[str, Any], name: str, config: Config, namespace_uid: str
 
 
 def _plannable(stored: StoredPlan) -> StoredPlan:
-    """The plan; where its templates fit no pool, one without their demands: the cluster decides where pods run, not the plan."""
+    """The plan; without its templates' requirements if they fit no pool: the cluster, not the plan, decides where pods run."""
     try:
         stored.plan.check()
     except SpotwrightError:
@@ -449,7 +446,7 @@ def _plannable(stored: StoredPlan) -> StoredPlan:
 
 
 def _short(task: PodTask) -> PodTask:
-    """The template; of one that is too large to be recorded no more than its containers."""
+    """The template; only its containers if it is too large to be recorded."""
     return task if len(json.dumps(task.to_data())) <= _LONGEST_TEMPLATE else _without_demands(task)
 
 
@@ -459,7 +456,7 @@ def _without_demands(task: PodTask) -> PodTask:
 
 
 def _with_pool(config: Config, pool: NodePool) -> Config:
-    """The configuration with one pool more, as a text that can be stored."""
+    """The configuration with one more pool, as a storable text."""
     import yaml
 
     data = yaml.safe_load(config.text) or {}

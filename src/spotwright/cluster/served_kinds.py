@@ -1,8 +1,7 @@
-"""Which kinds an API server serves, or why not: controllers may be installed in any order and release.
+"""Discovers which kinds an API server serves: controllers may be installed in any order and release.
 
-All groups are queried at once, each for a few seconds at most: an aggregated API server that is down or hangs must not hold up
-other kinds or pods. Where a group has a kind in other versions than those that are read here, its objects may be there and
-cannot be read, which differs from a kind that is not installed.
+All groups are queried concurrently, each for a few seconds at most: an unavailable aggregated API server must not delay other
+kinds or pods. A kind served only in unsupported versions may have unreadable objects, unlike a kind that is not installed.
 
 Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api (``/apis/GROUP`` and ``/apis/GROUP/VERSION``).
 """
@@ -23,7 +22,7 @@ NOT_SERVED = "the API server does not serve it"
 """Why a kind that is not installed is not read."""
 
 ANSWERS = 10.0
-"""Seconds after which an answer about one group counts as not given."""
+"""Seconds to wait for an answer about one group."""
 
 
 class Found(NamedTuple):

@@ -35,17 +35,17 @@ __all__ = [
 
 
 EACH_SECOND = "each_second"
-"""What stands in the line of a run beside its summary: what each further second costs."""
+"""The key in a run's line for the cost of each further second."""
 
 Conditions = Sequence[Mapping[str, str]]
-"""The conditions of a run as its object has them."""
+"""The conditions of a run, as in its object."""
 
 _RECORDED, _LOGS, _COMPLETE = "Recorded", "LogsKept", "Complete"
 _LONGEST = 1024  # characters of a message
 
 
 class Condition(NamedTuple):
-    """One condition. ``type`` names what holds or does not, ``reason`` is a word in CamelCase, ``message`` a sentence."""
+    """One condition. ``reason`` is a word in CamelCase, ``message`` a sentence."""
 
     type: str
     holds: bool
@@ -54,7 +54,7 @@ class Condition(NamedTuple):
 
 
 class LogsKept(Enum):
-    """Where the logs of ended attempts are kept; the value is the reason of the condition."""
+    """The place of ended attempts' logs; the value is the reason of the condition."""
 
     OBJECT_STORE = "ObjectStore"
     VOLUME = "Volume"
@@ -63,7 +63,7 @@ class LogsKept(Enum):
 
     @classmethod
     def of(cls, logs: str, limit: int) -> LogsKept:
-        """Where a recorder with these settings keeps them: the address of its store, and the largest log in bytes."""
+        """The place for a recorder with this store address and this log limit in bytes."""
         if not limit:
             return cls.NONE
         if not logs:
@@ -85,7 +85,7 @@ _KEPT = {
 
 
 def recorded(before: Conditions, incomplete: tuple[str, str]) -> Condition:
-    """Whether a run is recorded whole. ``incomplete`` has the reason why not, and a sentence; what was shown once stays so."""
+    """Whether a run is fully recorded. ``incomplete`` is the reason why not, with a sentence, and is permanent."""
     reason, message = incomplete
     if reason:
         return Condition(_RECORDED, False, reason, message)
@@ -102,7 +102,7 @@ def complete(state: RunState) -> Condition:
 
 
 def conditions(before: Conditions, wanted: Iterable[Condition], now: float) -> Conditions:
-    """The conditions at a moment. Each keeps the time since when it holds, or does not."""
+    """The conditions at a time. Each keeps its last transition time."""
     since = {(each["type"], each["status"]): each["lastTransitionTime"] for each in before}
     found = []
     for one in wanted:
@@ -120,7 +120,7 @@ def known_conditions(run: Mapping[str, Any]) -> Conditions:
 
 
 def run_status(state: RunState, name: str, now: float) -> dict[str, Any]:
-    """A run as ``kubectl get spotruns`` shows it, and the line of it that other readers show."""
+    """A run's status for ``kubectl get spotruns``, with its line for other readers."""
     costs = account(state, now)
     line = {**summary(state, name, now, costs), EACH_SECOND: amount_json(each_second(costs))}
     status: dict[str, Any] = {
@@ -141,7 +141,7 @@ def run_status(state: RunState, name: str, now: float) -> dict[str, Any]:
 
 
 def line_at(line: Mapping[str, Any], now: float | None) -> dict[str, Any]:
-    """The line of a run; for an active one with its use and cost up to now; None: as it was written."""
+    """The line of a run, with an active run's use and cost up to ``now``; None: as written."""
     rate, found = line.get(EACH_SECOND) or {}, {name: value for name, value in line.items() if name != EACH_SECOND}
     if now is None or line["finished_at"] is not None:
         return found

@@ -62,7 +62,7 @@ __all__ = [
 
 
 def event_time(event: Mapping[str, Any]) -> float:
-    """When an Event was last seen, in Unix seconds; 0 if it does not say."""
+    """When an Event was last seen, in Unix seconds; 0 if unknown."""
     times = (
         mapping(event.get("series")).get("lastObservedTime"),
         *(event.get(name) for name in ("lastTimestamp", "eventTime", "firstTimestamp")),
@@ -81,7 +81,7 @@ def conditions(of_object: Mapping[str, Any]) -> tuple[StatusCondition, ...]:
 
 
 def transition(of_object: Mapping[str, Any], kind: str, reason: str = "", *, status: str = "True") -> float | None:
-    """When a condition got its status, in Unix seconds; None if it has another status, or another reason."""
+    """When a condition got this status, in Unix seconds; None if it has another status or reason."""
     for each in mappings(mapping(of_object.get("status")).get("conditions")):
         if each.get("type") == kind and each.get("status") == status and reason in ("", each.get("reason")):
             return seconds(each.get("lastTransitionTime"))
@@ -95,7 +95,7 @@ def taints_of(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_spot(node: Mapping[str, Any]) -> bool | None:
-    """True for a spot node, False for an on-demand node, None if its labels and taints do not say."""
+    """True for a spot node, False for an on-demand node, None if its labels and taints do not tell."""
     labels = mapping(mapping(node.get("metadata")).get("labels"))
     return is_spot_node({name: text(value) for name, value in labels.items()}, taints_of(node))
 
@@ -113,15 +113,15 @@ GOOD_ENDS = ("Complete", "Completed", "Succeeded")
 """The conditions by which controllers report success."""
 
 _DONE = ("SuccessCriteriaMet", *GOOD_ENDS)
-_DEADLINE = "exceeded its deadline"  # Argo's message where the Workflow's own time limit passed
+_DEADLINE = "exceeded its deadline"  # Argo's message after the Workflow's own time limit
 
 
 @dataclass(frozen=True, slots=True)
 class OwnersWord:
-    """Why the owners of a pod stopped it; empty where they did not. ``is_restart``: they make its work again."""
+    """Why the owners of a pod stopped it; empty if they did not. ``is_restart``: they recreate its work."""
 
     timed_out: bool = False
-    cancelled: str = ""  # how its user ended it: "its Job was deleted"
+    cancelled: str = ""  # how the user ended it: "its Job was deleted"
     moved: str = ""
     message: str = ""  # Argo's message about the pod's step
     step: str = ""  # Argo's phase of it: Succeeded | Failed | Error | ...
@@ -137,8 +137,8 @@ def read_owners(
 ) -> OwnersWord:
     """Read the owners of a pod, nearest first. ``stop_asked_at``: when the pod was asked to stop; later changes are irrelevant.
 
-    None: not through the API. Argo stops a pod by a signal to its containers, so its status counts then as well.
-    ``is_deleted``: the pod was deleted, perhaps at an unknown moment.
+    None: not through the API. Argo stops a pod by a signal to its containers, so its status counts then too. ``is_deleted``:
+    the pod was deleted, perhaps at an unknown time.
     """
     made_at = seconds(mapping(pod.get("metadata")).get("creationTimestamp"))
     stopped_at = stop_asked_at if stop_asked_at is not None or not is_deleted else made_at or 0.0
@@ -181,7 +181,7 @@ def _deleted_at(owner: Mapping[str, Any]) -> Any:
 
 
 def _deleted(kind: str, above: Sequence[Mapping[str, Any]]) -> OwnersWord:
-    """A deleted owner was cancelled by its user, unless its own owner lives on and replaces it."""
+    """A deleted owner was cancelled by its user, unless its own owner exists and replaces it."""
     for owner in above:
         if not is_gone(owner) and not _deleted_at(owner):
             if how := how_suspended(above, math.inf):
@@ -190,13 +190,13 @@ def _deleted(kind: str, above: Sequence[Mapping[str, Any]]) -> OwnersWord:
     return OwnersWord(cancelled=f"its {text(above[-1].get('kind')) if above else kind} was deleted")
 
 
-_GONE = "spotwright.dev/gone"  # in the metadata of an object, where no server writes: the API has it no more
+_GONE = "spotwright.dev/gone"  # in an object's metadata, where servers do not write: the API no longer has it
 
 
 def as_gone(owner: Mapping[str, Any]) -> Mapping[str, Any]:
     """The last state of an object that has left the API, marked as such.
 
-    An object that is deleted in the background leaves at once, without a ``deletionTimestamp``, and its pods are deleted then
+    An object deleted in the background leaves at once, without a ``deletionTimestamp``, and its pods are deleted afterwards
     (Kubernetes documentation, "Garbage Collection", background cascading deletion).
     """
     return {**owner, "metadata": {**mapping(owner.get("metadata")), _GONE: True}}
@@ -215,8 +215,8 @@ def _is_suspended(owner: Mapping[str, Any]) -> bool:
 def was_suspended(owner: Mapping[str, Any], since: float) -> bool:
     """Whether an owner is suspended, or was resumed after ``since``: Kueue resumes a Job within seconds.
 
-    Jobs, JobSets, TrainJobs and jobs of the training operator all report it by the condition ``Suspended``, which becomes
-    False when they are resumed (Kubernetes documentation, "Suspending a Job").
+    Jobs, JobSets, TrainJobs and the training operator's jobs all report it by the condition ``Suspended``, which becomes False
+    on resumption (Kubernetes documentation, "Suspending a Job").
     """
     if _is_suspended(owner):
         return True
@@ -230,7 +230,7 @@ def was_suspended(owner: Mapping[str, Any], since: float) -> bool:
 def how_suspended(owners: Sequence[Mapping[str, Any]], since: float) -> str:
     """How the outermost of these owners (nearest first) was suspended, as in ``its Job was suspended``; empty if none was.
 
-    A suspension ends no run and spends no budget: its user resumes it, or Kueue, which suspends what it preempts.
+    A suspension does not end a run or spend a budget: the user resumes it, or Kueue, which suspends preempted workloads.
     """
     found = [each for each in owners if was_suspended(each, since)]
     if not found:
@@ -255,14 +255,14 @@ def _workflow(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> OwnersWord:
 
 
 def how_cancelled(root: Mapping[str, Any]) -> str:
-    """How its user has ended a workload before its own end, as in ``its Job was deleted``; empty if not ended so."""
+    """How the user ended a workload before its own end, as in ``its Job was deleted``; empty if not ended so."""
     if is_gone(root) or _deleted_at(root):
         return f"its {text(root.get('kind')) or 'owner'} was deleted"
     return how_shut_down(root)
 
 
 def how_shut_down(root: Mapping[str, Any]) -> str:
-    """How its user has ended a Workflow that stays, as in ``its Workflow was shut down``; empty if not ended so.
+    """How the user ended a Workflow that still exists, as in ``its Workflow was shut down``; empty if not ended so.
 
     Kubeflow Pipelines ends a run by ``activeDeadlineSeconds: 0`` (``execution_spec.go``, ``GetTerminatePatch``; seen on 2.16.1
     and 2.17.0).
@@ -280,7 +280,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _NO_ERROR = ("ContainerCreating", "PodInitializing")  # reasons of a container that waits for its turn
 _SIGNALS = (137, 143)  # exit codes after SIGKILL and SIGTERM, from any sender
 _ANSWERS_TO_A_STOP = (0, *_SIGNALS)
-_NO_COMMAND = (64, "failed to find name in PATH")  # Argo's emissary where the command does not exist (Argo 3.7.3)
+_NO_COMMAND = (64, "failed to find name in PATH")  # Argo's emissary for a missing command (Argo 3.7.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +292,10 @@ class PodEnd:
     began_at: float | None = None  # when that began
     finished_at: float | None = None  # when that ended
     progress: float | None = None  # the share of its work that its code left in its termination message
-    start_error: str = ""  # why its work never began, although a container ran
+    start_error: str = ""  # why its work never started, although a container ran
     never_started: bool = False  # a container waits for its image or configuration
     has_node: bool = True
-    is_earlier: bool = False  # an end of an earlier restart: what the pod's status says now does not belong to it
+    is_earlier: bool = False  # an end of an earlier restart: the pod's current status does not apply to it
     is_marked: bool = False  # Kubernetes marked it for disruption, which says who ended it
     is_deleted: bool = False  # its object is being deleted, or gone
     stop_asked_at: float | None = None  # when Kubernetes asked it to stop; None: not asked, or unknown
@@ -303,7 +303,7 @@ class PodEnd:
 
     @property
     def exit_code(self) -> int | None:
-        """The end of the container that runs the user's code; None: there is none, or its end was not reported."""
+        """The exit code of the user's container; None if it has no end or its end was not reported."""
         return None if self.main.is_untold else self.main.exit_code
 
     @property
@@ -321,8 +321,8 @@ def read_pod(
 ) -> PodEnd:
     """Read the end of a pod, or of one of its restarts in place.
 
-    ``gone``: the API has the pod no more. ``restart``: the restart count of the main container in the attempt; None: the last.
-    ``waited``: an earlier state in which a container waited; the kubelet forgets the reason when it ends the pod.
+    ``gone``: the API no longer has the pod. ``restart``: the restart count of the main container in the attempt; None: the
+    last. ``waited``: an earlier state in which a container waited; the kubelet forgets the reason when it ends the pod.
     """
     status = mapping(pod.get("status"))
     statuses = mappings(status.get("containerStatuses"))
@@ -357,7 +357,7 @@ def read_pod(
 
 
 def _earlier_restart(main: Mapping[str, Any]) -> PodEnd:
-    """The end of a container that was restarted in the same pod, without a request to stop the pod."""
+    """The end of a container restarted in the same pod, without a request to stop the pod."""
     ended = mapping(mapping(main.get("lastState")).get("terminated"))
     end = _end_of(main, ended)
     began_at, finished_at = seconds(ended.get("startedAt")), seconds(ended.get("finishedAt"))
@@ -402,7 +402,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _init_statuses(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The init containers that must end before the work begins, without sidecars, which run beside it."""
+    """The init containers that must end before the work starts, without sidecars."""
     sidecars = {
         each.get("name")
         for each in mappings(mapping(pod.get("spec")).get("initContainers"))
@@ -447,12 +447,12 @@ _TAINT_MANAGER = "DeletionByTaintManager"  # reason of a pod's DisruptionTarget,
 class LastSeen:
     """The last states of a pod and of the objects around it, as the API wrote them.
 
-    ``pod``: its first state in which it is finished (phase Succeeded or Failed), else the last state before it vanished
-    (``pod_gone``). ``node``: the state of its node at that time, or the last one that was seen; None: it never had a node, or
-    its node was not observed. ``node_gone``: the API has the Node object no more. ``owners``: the pod's owner first, then the
-    owner's owner (Job, JobSet, TrainJob; or the Workflow). ``node_events``: events about the node. ``waited``: a state in which
-    the pod waited for an image or its configuration, because the kubelet forgets the reason when the pod is deleted. ``boot``:
-    the boot ID of its node when the pod came there, or its first characters; empty: it was not seen.
+    ``pod``: its first finished state (phase Succeeded or Failed), else the last state before it vanished (``pod_gone``).
+    ``node``: the state of its node at that time, or the last one seen; None: it never had a node, or its node was not observed.
+    ``node_gone``: the API no longer has the Node object. ``owners``: the pod's owner first, then the owner's owner (Job,
+    JobSet, TrainJob; or the Workflow). ``node_events``: events about the node. ``waited``: a state in which the pod waited for
+    an image or its configuration, because the kubelet forgets the reason when the pod is deleted. ``boot``: the boot ID of its
+    node when the pod came there, or its first characters; empty: it was not seen.
     """
 
     pod: Mapping[str, Any]
@@ -472,17 +472,19 @@ def signals_of(
 
     ``notice``: the agent's latest notice for the node before the end. ``restart``: for an attempt that was started again in the
     same pod (``restartPolicy: OnFailure``), the restart count of the main container while it ran; None: the last. ``spot``: the
-    kind of the node's pool where the configuration knows it; None: read it off the node.
+    kind of the node's pool if the configuration knows it; None: read it from the node.
     """
     end = read_pod(seen.pod, gone=seen.pod_gone, restart=restart, waited=seen.waited)
     was_stopped = end.is_stopped or end.exit_code in _SIGNALS
-    asked = was_stopped and not end.is_marked  # a mark on the pod says more than what its owners did next
+    asked = was_stopped and not end.is_marked  # the pod's mark takes precedence over its owners' later actions
     word = OwnersWord()
     if asked and not end.is_earlier:
         word = read_owners(seen.owners, seen.pod, end.stop_asked_at, is_deleted=end.is_deleted)
     node = seen.node or {}
     if word.is_restart and end.exit_code is None and (seen.node_gone or _is_silent(node)):
-        word = OwnersWord()  # the order never reached its node, which was lost before: its peers failed for that
+        word = (
+            OwnersWord()
+        )  # the order never reached its node, which was already lost: its peers failed because of that
     pod = {} if end.is_earlier else seen.pod
     status = mapping(pod.get("status"))
     is_stopped_by_owner = word.timed_out or bool(word.cancelled or word.moved)
@@ -517,22 +519,22 @@ def boot_of(node: Mapping[str, Any] | None) -> str:
 
 
 REBOOTED = "Rebooted"
-"""The reason of the kubelet's Event about a node that has another boot ID than before."""
+"""The reason of the kubelet's Event about a node with a new boot ID."""
 
 KUBELET_STARTS = "Starting kubelet"
 """The beginning of the kubelet's message when it starts."""
 
 _BOOT_LENGTH = 8
 _TELLS_LATE = 15.0  # most seconds between a kubelet's start and its status of the former pods
-_LOST_POWER = (255, *_SIGNALS)  # exit codes that a container can have which ended with its machine
+_LOST_POWER = (255, *_SIGNALS)  # possible exit codes of a container that ended with its machine
 
 
 def _restart_of_node(seen: LastSeen, end: PodEnd) -> str:
-    """What shows that a pod's container ended because its node restarted, as a clause, or empty.
+    """The evidence that a pod's container ended because its node restarted, as a clause, or empty.
 
-    If the container's end was not reported, any sign counts that the kubelet started after it. The container's own exit code
-    counts as an end by the restart if it may be one (CRI-O and cri-dockerd write 255 with the reason ``Error``; a shutdown
-    ends processes by signals), the restart itself is certain, and the kubelet reported the end only afterwards.
+    If the container's end was not reported, any sign of a later kubelet start counts. The container's own exit code counts as
+    an end by the restart if it may be one (CRI-O and cri-dockerd write 255 with the reason ``Error``; a shutdown ends processes
+    by signals), the restart itself is certain, and the kubelet reported the end only afterwards.
     """
     began = bound_at(seen.pod) if end.began_at is None else end.began_at
     is_untold = end.main.is_untold or _has_no_sandbox(seen.pod)
@@ -565,7 +567,7 @@ def _certain_restarts(seen: LastSeen, began: float) -> Iterator[tuple[str, float
 
 
 def _likely_restarts(seen: LastSeen, began: float) -> Iterator[str]:
-    """The signs that the kubelet started again since a moment, or was silent in between."""
+    """The signs that the kubelet restarted since a time, or was silent in between."""
     starts = (event for event in seen.node_events if text(event.get("message")).startswith(KUBELET_STARTS))
     if any(event_time(event) > began for event in starts):
         yield "its kubelet started again"
@@ -575,11 +577,11 @@ def _likely_restarts(seen: LastSeen, began: float) -> Iterator[str]:
 
 
 def why_never_starts(seen: LastSeen, now: float) -> str:
-    """Why a pod waits for ever on a node that reports; empty if it does not. ``now`` is the API server's clock.
+    """Why a pod waits forever on a reporting node; empty if it does not. ``now`` is the API server's clock.
 
-    A node that restarts between the creation of a container and its start has lost the sandbox. For a pod that has a container
-    and is never to be restarted the kubelet makes no second one, and says that the container waits, without a reason. This was
-    seen on Kubernetes 1.35.4.
+    A node that restarts between the creation and the start of a container has lost the sandbox. For a pod with a container and
+    ``restartPolicy: Never`` the kubelet does not create a second one, and reports the container as waiting, without a reason.
+    This was seen on Kubernetes 1.35.4.
     """
     came_at = bound_at(seen.pod)
     if came_at is None or not seen.node or not lost_its_sandbox(seen.pod):
@@ -598,7 +600,7 @@ def lost_its_sandbox(pod: Mapping[str, Any]) -> bool:
 
 
 def _has_no_sandbox(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod that is never to be restarted has a container that was made and did not start, and no sandbox for it."""
+    """Whether a pod with ``restartPolicy: Never`` has a created container that did not start and has no sandbox."""
     if mapping(pod.get("spec")).get("restartPolicy") != "Never":
         return False
     containers = mappings(mapping(pod.get("status")).get("containerStatuses"))
@@ -616,7 +618,7 @@ def _is_silent(node: Mapping[str, Any]) -> bool:
 
 
 def _unreachable_before(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:
-    """The taint of a node that came back: it reports again only since after its pod was deleted for a taint."""
+    """The taint of a node that came back after its pod was deleted for a taint."""
     marked_at = transition(pod, "DisruptionTarget", reason=_TAINT_MANAGER)
     ready_since = transition(node, "Ready")
     if marked_at is not None and ready_since is not None and ready_since > marked_at:
@@ -642,15 +644,17 @@ def _never_bound(end: PodEnd) -> str:
 
 
 _SAME = {"ErrImagePull": "ImagePullBackOff"}  # the kubelet writes both in turn for one reason
-_VOLUMES = "persistentvolumeclaim"  # in the scheduler's words where no node would help: a claim is unbound, deleted or not there
+_VOLUMES = (
+    "persistentvolumeclaim"  # in the scheduler's message if no node would help: a claim is unbound, deleted or missing
+)
 _USUAL = ("", "ContainerCreating", "PodInitializing")  # reasons of a container that waits for its turn
 
 
 class PodWaits(NamedTuple):
-    """Why a pod waits. ``kind`` is Kubernetes' reason (``Unschedulable``, ``ImagePullBackOff``), empty if it is not held up.
+    """Why a pod waits. ``kind`` is Kubernetes' reason (``Unschedulable``, ``ImagePullBackOff``), empty if it does not wait.
 
-    A pod that is unschedulable because of its volume claims has the kind ``VolumeNotReady``: no other node would help. ``since``
-    is the moment (Unix seconds) from which on the scheduler has found no node; None where that is not what it waits for.
+    A pod that is unschedulable because of its volume claims has the kind ``VolumeNotReady``: no other node would help.
+    ``since`` is the time (Unix seconds) since when the scheduler has found no node; None if it waits for something else.
     """
 
     kind: str = ""
@@ -662,7 +666,7 @@ class PodWaits(NamedTuple):
 
 
 def waits_for(pod: Mapping[str, Any]) -> PodWaits:
-    """Why a pod has no node yet, or does not start on it; empty if it is not held up."""
+    """Why a pod has no node yet, or does not start on it; empty if it does not wait."""
     status = mapping(pod.get("status"))
     if not mapping(pod.get("spec")).get("nodeName"):
         for condition in mappings(status.get("conditions")):
@@ -679,7 +683,7 @@ def _unscheduled(reason: str, message: str, condition: Mapping[str, Any]) -> Pod
 
 
 def is_held_up(pod: Mapping[str, Any]) -> bool:
-    """Whether a container of the pod waits for its image or configuration, and something is wrong with that."""
+    """Whether a container of the pod waits for its image or configuration because of an error."""
     return next(_containers(mapping(pod.get("status"))), None) is not None
 
 
@@ -692,7 +696,7 @@ def _containers(status: Mapping[str, Any]) -> Iterator[PodWaits]:
 
 
 def has_not_started(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has its node, and no container of it has begun there."""
+    """Whether a pod has its node, and none of its containers has started there."""
     has_node = bool(mapping(pod.get("spec")).get("nodeName"))
     return has_node and mapping(pod.get("status")).get("phase") == "Pending"
 
@@ -717,8 +721,8 @@ def has_lost_node(pod: Mapping[str, Any]) -> bool:
 def untold_until(pod: Mapping[str, Any], restart: int | None = None) -> float | None:
     """When a pod's container was found ended without a report of how, in Unix seconds; None: there was a report.
 
-    containerd writes that moment, its own start, as the container's end, which was before; the kubelet writes none. Of a pod that
-    the kubelet ended itself, for want of memory say, it knows the end.
+    containerd writes the time of its own start as the container's end, which was earlier; the kubelet writes none. The kubelet
+    knows the end of a pod that it ended itself, for lack of memory, for example.
     """
     end = read_pod(pod, restart=restart)
     if not end.main.is_untold or text(mapping(pod.get("status")).get("reason")):
@@ -727,7 +731,7 @@ def untold_until(pod: Mapping[str, Any], restart: int | None = None) -> float | 
 
 
 def started_at(pod: Mapping[str, Any]) -> float | None:
-    """When the first container of a pod began, init containers not counted, in Unix seconds; None before that.
+    """When a pod's first container started, without init containers, in Unix seconds; None before that.
 
     For a restarted container, its last start counts.
     """
@@ -749,7 +753,7 @@ def bound_at(pod: Mapping[str, Any]) -> float | None:
 
 
 def events_of_pod(pod: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
-    """The path and the query at which the API server has the events about a pod."""
+    """The API path and query of the events about a pod."""
     meta = mapping(pod.get("metadata"))
     query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.uid={text(meta.get('uid'))}"}
     return f"/api/v1/namespaces/{text(meta.get('namespace'))}/events", query

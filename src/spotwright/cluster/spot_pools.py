@@ -1,8 +1,8 @@
-"""The pools of a cluster as objects of the Kubernetes API, for people and for webhooks, which need their pauses.
+"""The pools of a cluster as objects of the Kubernetes API, for people and for webhooks, which need their backoffs.
 
-A SpotPool is a pool of the cluster's configuration or one that was read off nodes, with its nodes and its price. After attempts
-waited there in vain, it says until when new ones avoid it, and which namespaces found that. A pool that only a namespace
-describes has an object only while it has findings. The recorder writes the objects; webhooks follow them to choose rungs.
+A SpotPool is a pool of the cluster's configuration or one read from nodes, with its nodes and its price. After attempts waited
+there in vain, it has the end of its backoff, and the namespaces that found it unavailable. A pool that only a namespace
+declares has an object only while it has findings. The recorder writes the objects; webhooks watch them to choose rungs.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = ["KIND", "FollowedPools", "PoolObjects", "findings_in", "pool_objects"
 
 KIND = "SpotPool"
 RELEASE_LABEL = "spotwright.dev/release"
-"""The label with the release whose controller writes an object: two of a cluster know pools of the same names."""
+"""The label with the release whose controller writes an object: two releases may have pools of the same names."""
 
 _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 60  # characters of a pool's name in that of its object
-_SOON, _TELLS = 1.0, 20.0  # seconds until it is said first, and again
-_PATIENCE = 10.0  # seconds for which the API server may take; recording waits meanwhile
-_MOST_FOUND = 200  # namespaces of which one object says what they have found: those whose pauses last longest
+_SOON, _TELLS = 1.0, 20.0  # seconds until the first publication, and between later ones
+_PATIENCE = 10.0  # seconds for the API server's answer, during which recording waits
+_MOST_FOUND = 200  # namespaces with findings in one object: those with the longest backoffs
 _MISSING = 404  # the status of a kind that is not installed
 
 
@@ -99,7 +99,7 @@ def _moment(at: float) -> str:
 
 
 class PoolObjects:
-    """Writes the objects of a release, and only those that have changed.
+    """Writes the changed objects of a release.
 
     ``release`` distinguishes it from others of the cluster, whose objects it leaves alone. ``pools`` are its configuration's.
     ``require`` raises :class:`~spotwright.errors.Fenced` once another process records.
@@ -118,7 +118,7 @@ class PoolObjects:
         self.nodes: Callable[[], Sequence[Mapping[str, Any]] | None] = lambda: None
         """The nodes of the cluster; None while they are unknown."""
         self._found: Findings = {}
-        self._known: dict[str, dict[str, Any]] | None = None  # what the API has; None: it is read first
+        self._known: dict[str, dict[str, Any]] | None = None  # the API's content; None: not read yet
 
     def write(self, found: Findings) -> None:
         """Publish a finding. If it cannot be written now, it is written with the next :meth:`tell`."""
@@ -145,7 +145,7 @@ class PoolObjects:
             await self._write(self._kubernetes.api, wanted)
 
     async def run(self) -> None:
-        """Say it again and again, until cancelled: nodes come and go."""
+        """Publish periodically until cancelled: nodes come and go."""
         while True:
             await asyncio.sleep(_TELLS if self._known is not None or self._failed else _SOON)
             self.tell()
@@ -215,7 +215,7 @@ class FollowedPools:
 
 
 def findings_in(objects: Iterable[Mapping[str, Any]]) -> Findings:
-    """What these SpotPools say of all releases: of a pool that several know, what each namespace has found."""
+    """The findings in these SpotPools of all releases, by namespace for pools that several releases have."""
     found: Findings = {}
     for one in objects:
         for key, by_namespace in _findings_of(one).items():

@@ -1,12 +1,11 @@
-"""The content of a SpotCounter: the attempt numbers given out, rungs of gangs, and the decision about each pod.
+"""The content of a SpotCounter: the assigned attempt numbers, rungs of gangs, and the decision about each pod.
 
-A workload has several of these objects, each below the size that etcd stores well. One of :data:`_SHARDS` has the counters of
-a task, by a hash of the task's path: so the pods of a task are numbered in one place, all slots of a parallel Job among them. It
-has the records of the first pods too; later ones are on separate pages, which are written anew when all are full. The rungs
-of gangs are in an object beside them. A pod that is a run by itself has no workload before it is made: such pods of a namespace
-share objects.
+A workload has several of these objects, each below the size that etcd stores well. One of :data:`_SHARDS` has the counters of a
+task, by a hash of the task's path: so the pods of a task are numbered in one place, including all slots of a parallel Job. It
+also has the records of the first pods; later ones are on separate pages, which are reused when all are full. The rungs of gangs
+are in another object. A pod that is its own run has no workload before its creation: such pods of a namespace share objects.
 
-A token names the object that has its record, so the decision about a pod can be read with one request.
+A token names the object with its record, so the decision about a pod can be read with one request.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ __all__ = [
 API_VERSION, KIND = "spotwright.dev/v1alpha1", "SpotCounter"
 
 WORKLOAD_LABEL = "spotwright.dev/workload"
-"""The label with the UID of the workload; empty on the objects of pods that are runs by themselves."""
+"""The label with the UID of the workload; empty on the objects of pods that are their own runs."""
 
 MOST_BYTES = 60 * 1024
 """The size limit of an object's content; with its metadata it stays below 64 KiB."""
@@ -60,10 +59,10 @@ LONGEST_TOKEN = 100
 
 _SHARDS = 16
 _PAGE = 150  # records of an object, of about 120 bytes each
-_PAGES = 128  # objects with records of one shard, so 19,200 pods; then the oldest records give way
-_MOST_WAITING = 500  # pods of a shard that were admitted and not seen yet: their replicas see them within a second
-_MOST_GANGS = 100  # agreements of a workload: restarts of long ago do not come again
-_LONGEST_KEY = 40  # characters of a task's path; of a longer one a hash stands for the rest
+_PAGES = 128  # objects with records of one shard, so 19,200 pods; then the oldest records are replaced
+_MOST_WAITING = 500  # admitted unseen pods of a shard: replicas see them within a second
+_MOST_GANGS = 100  # agreements of a workload: old restarts do not recur
+_LONGEST_KEY = 40  # characters of a task's path; a hash replaces the rest of a longer one
 _LONGEST_REVIEW = 40  # characters of the UID of a review, which has 36
 _ALONE = "pods"
 _UID = re.compile("[a-z0-9](?:[-a-z0-9]{0,60}[a-z0-9])?")
@@ -71,7 +70,7 @@ _PART = re.compile("[0-9a-f](?:-[1-9][0-9]{0,2})?")
 
 
 class Place(NamedTuple):
-    """One object: its namespace, the UID of its workload (empty: pods that are runs by themselves), and which of its parts."""
+    """One object: its namespace, the UID of its workload (empty: pods that are their own runs), and its part."""
 
     namespace: str
     workload: str
@@ -79,7 +78,7 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The object's name. Raises :class:`StateError` for a UID that Kubernetes does not give."""
+        """The object's name. Raises :class:`StateError` for an invalid UID."""
         if self.workload and not _UID.fullmatch(self.workload):
             raise StateError(f"{self.workload[:80]!r}: not a workload's UID; its pods are not numbered")
         return f"{self.workload or _ALONE}.{self.part}"
@@ -141,13 +140,13 @@ class Waiting(msgspec.Struct, array_like=True):
 
 
 class Task(msgspec.Struct, omit_defaults=True):
-    """The numbers of one task. ``seen``: for each slot the highest one whose pod exists or has existed, as :func:`_packed`."""
+    """The numbers of one task. ``seen``: for each slot the highest number with a pod now or earlier, as :func:`_packed`."""
 
     seen: str = ""
     waiting: dict[str, Waiting] = msgspec.field(default_factory=dict)  # by the UID of the review
 
     def highest(self) -> list[int]:
-        """The highest number that was given out, by slot; slots without one may be missing at the end."""
+        """The highest assigned number by slot; slots without one may be missing at the end."""
         found = [*_unpacked(self.seen)]
         for one in self.waiting.values():
             _raise_to(found, one.slot, one.number)
@@ -159,7 +158,7 @@ class Task(msgspec.Struct, omit_defaults=True):
         return found[slot] if slot < len(found) else 0
 
     def note_seen(self, numbers: Iterable[tuple[int, int]]) -> None:
-        """The pods with these numbers exist, each with its slot."""
+        """Note that the pods with these slots and numbers exist."""
         found = [*_unpacked(self.seen)]
         for slot, number in numbers:
             _raise_to(found, slot, number)
@@ -190,7 +189,7 @@ class Record(msgspec.Struct, omit_defaults=True):
 
 
 class Agreement(msgspec.Struct):
-    """The pools on which the pods of a gang's restart have agreed that have the same rungs."""
+    """The pools agreed by the pods of a gang's restart with the same rungs."""
 
     gang: str
     rungs: str
@@ -198,7 +197,7 @@ class Agreement(msgspec.Struct):
 
 
 class Content(msgspec.Struct, omit_defaults=True):
-    """The ``spec`` of an object. ``given`` counts the numbers of its shard, ``sheet`` is the one that the records are of."""
+    """The ``spec`` of an object. ``given`` counts the numbers of its shard, ``sheet`` is its records' sheet."""
 
     given: int = 0
     tasks: dict[str, Task] = msgspec.field(default_factory=dict)
@@ -223,7 +222,7 @@ class Content(msgspec.Struct, omit_defaults=True):
         return None
 
     def drop_unmade(self, before: float) -> None:
-        """Drop the numbers of pods that should have come before this moment."""
+        """Drop the numbers of pods that should have come before this time."""
         for task in self.tasks.values():
             for review in [review for review, one in task.waiting.items() if one.at < before]:
                 del task.waiting[review]
@@ -234,7 +233,7 @@ class Content(msgspec.Struct, omit_defaults=True):
         return self.given // _PAGE
 
     def give(self, place: Place, review: str, path: str, slot: int, number: int, now: float) -> tuple[Token, int]:
-        """Give a number to a review; returns its token, and the sheet for its record. Raises :class:`StateError`."""
+        """Assign a number to a review; returns its token, and the sheet for its record. Raises :class:`StateError`."""
         if len(review) > _LONGEST_REVIEW:
             raise StateError(f"{review[:80]!r}: not a review's UID")
         if sum(len(task.waiting) for task in self.tasks.values()) >= _MOST_WAITING:
@@ -245,7 +244,7 @@ class Content(msgspec.Struct, omit_defaults=True):
         return _token(place, review, sheet), sheet
 
     def given_before(self, place: Place, review: str, path: str) -> tuple[Waiting, Token] | None:
-        """The number that a review has got already."""
+        """The number already assigned to a review."""
         task = self.task_or_none(path)
         one = None if task is None else task.waiting.get(review)
         return None if one is None else (one, _token(place, review, one.sheet))
@@ -257,7 +256,7 @@ def _token(place: Place, review: str, sheet: int) -> Token:
 
 
 def note_seen_in(content: Content, reviews: Collection[str]) -> None:
-    """The pods of these reviews exist."""
+    """Note that the pods of these reviews exist."""
     for task in content.tasks.values():
         if made := [task.waiting.pop(review) for review in task.waiting.keys() & reviews]:
             task.note_seen([(one.slot, one.number) for one in made])
@@ -331,7 +330,7 @@ def _packed(numbers: Sequence[int]) -> str:
 
 
 _RUN = re.compile("([0-9]{1,9})(?:x([0-9]{1,9}))?")
-_MOST_SLOTS = 200_000  # of one task; a handwritten object must not fill the memory
+_MOST_SLOTS = 200_000  # of one task; a forged object must not fill the memory
 
 
 @lru_cache(16)

@@ -1,8 +1,8 @@
-"""Reads and changes SpotCounter objects, so that no replica undoes what another one has written.
+"""Reads and changes SpotCounter objects without undoing another replica's writes.
 
-All waiting changes of one object are written together, in one patch that tests the object's version: with one write for each
-review, nine of ten in a burst would fail. If another replica has written meanwhile, the object is read again and all changes
-are redone. A change that leaves the object as it is answers from a version read after its request.
+All waiting changes of one object are written in one patch that tests the object's version: with one write per review, nine of
+ten in a burst would fail. If another replica has written meanwhile, the object is reread and all changes are redone. A change
+that does not modify the object is answered from a version read after its request.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = ["LARGEST", "TaskStore", "read_content"]
 
 
 LARGEST = 256 * 1024
-"""Bytes of an object with its metadata that are read: a larger one is not ours."""
+"""Bytes of an object with its metadata: a larger one is not ours."""
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 _ANSWER = 3.0  # seconds for one request: a review waits for it
-_TRIES = 30  # writes of one change that others may be before
+_TRIES = 30  # writes of one change that may lose to others
 _AT_ONCE = 10  # of them without a pause
 _PAUSE = 0.01  # seconds before each of the others, on average
-_KEPT = 8 * 1024 * 1024  # bytes of objects that are remembered; another one is read before it is written
-_ROW, _ROW_PAUSE = 3, 0.02  # writes that follow one another within so many seconds, until others have their turn
+_KEPT = 8 * 1024 * 1024  # bytes of cached objects; others are read before a write
+_ROW, _ROW_PAUSE = 3, 0.02  # consecutive writes within these seconds, until others get a turn
 _LONGEST_PAUSE = 0.2  # seconds
 _PROBLEMS = 20
 _MEND = (
@@ -47,7 +47,7 @@ _CONFLICT, _NOT_FOUND, _INVALID = 409, 404, 422
 
 
 class _Conflict(Exception):
-    """Somebody has written, made or deleted the object meanwhile."""
+    """The object was changed, created or deleted meanwhile."""
 
 
 @dataclass
@@ -62,11 +62,11 @@ class _Change(Generic[_T]):
 
 @dataclass
 class _Object:
-    """An object as it was written or read last. ``version`` is empty where it is not there, ``text`` its spec as JSON."""
+    """An object as last written or read. ``version`` is empty if it does not exist, ``text`` is its spec as JSON."""
 
     is_known: bool = False
     version: str = ""
-    in_a_row: int = 0  # writes that followed one another at once
+    in_a_row: int = 0  # consecutive writes
     took: float = 0.0  # seconds of the last write
     wrote_at: float = 0.0  # by the clock of the event loop
     text: bytes = b"{}"
@@ -77,7 +77,7 @@ class _Object:
 class TaskStore:
     """The SpotCounters of an API server. For one event loop.
 
-    ``problems`` has a sentence for each new problem with them, until it is collected.
+    ``problems`` has a sentence for each new, uncollected problem.
     """
 
     def __init__(self, api: Api) -> None:
@@ -111,14 +111,14 @@ class TaskStore:
         return answer
 
     async def known(self, place: Place) -> tuple[Content, bool]:
-        """What an object held when it was last written or read here, and whether it is new; it is read if need be."""
+        """The cached content of an object, and whether it is new; it is read if not cached."""
         one = self._objects.setdefault(place, _Object())
         if not one.is_known:
             await self.read(place, lambda _: None)
         return msgspec.json.decode(one.text, type=Content), not one.version
 
     async def read(self, place: Place, look: Callable[[Content], _T]) -> _T:
-        """What an object holds now; a missing one is empty. Raises :class:`StateError`."""
+        """The result of ``look`` at an object's current content; a missing object is empty. Raises :class:`StateError`."""
         return await self.change(place, lambda content, _: look(content))
 
     async def close(self) -> None:
@@ -170,7 +170,7 @@ class TaskStore:
             try:
                 await self._write(place, one, text, next((each.root for each in batch if each.root), None))
                 break
-            except _Conflict:  # mostly it was read again to see that
+            except _Conflict:  # usually it has just been reread
                 is_fresh = one.is_known
         else:
             raise StateError(f"{place.namespace}/{place.name}: another writer was faster in each of {_TRIES} tries")
@@ -206,7 +206,7 @@ class TaskStore:
         except TimeoutError as error:
             raise self._failed(place, error) from error
         kept = read_content(made, place)
-        if kept != msgspec.json.decode(text, type=Content):  # what is not kept would be given out twice
+        if kept != msgspec.json.decode(text, type=Content):  # lost content would be assigned twice
             why = f"this cluster's kind SpotCounter is from another version, which drops fields; {_MEND}"
             self.say(why)
             raise StateError(why)
@@ -220,7 +220,7 @@ class TaskStore:
         before, one.is_known = one.version, False
         if not before:
             return error.status == _CONFLICT
-        if error.status == _INVALID:  # of a test that fails, and of what the kind's schema refuses
+        if error.status == _INVALID:  # for a failed test, and for content that the schema refuses
             await self._read(place, one)
             return one.version != before
         return error.status in (_CONFLICT, _NOT_FOUND)
@@ -234,7 +234,7 @@ class TaskStore:
         return StateError(f"{place.namespace}/{place.name}: {why}{mend}")
 
     def say(self, text: str) -> None:
-        """Note and log a problem, unless it was the last one too."""
+        """Note and log a problem, unless it equals the last one."""
         kind = text.partition(":")[0]
         if kind != self._problem:
             self._problem = kind
@@ -242,7 +242,7 @@ class TaskStore:
             _LOG.error("%s", text)
 
     def _forget_some(self) -> None:
-        """Forget the objects that were used least, of more than are remembered."""
+        """Drop the least recently used objects beyond the limit."""
         size = sum(len(one.text) for one in self._objects.values())
         for place, one in list(self._objects.items()):
             if size <= _KEPT and len(self._objects) <= _KEPT // 1024:
@@ -253,7 +253,7 @@ class TaskStore:
 
 
 def read_content(found: Mapping[str, Any], place: Place) -> Content:
-    """What an object holds. Raises :class:`StateError` for one of another writer."""
+    """The content of an object. Raises :class:`StateError` for another writer's object."""
     try:
         return msgspec.convert(found.get("spec") or {}, Content)
     except msgspec.ValidationError as error:
@@ -271,7 +271,7 @@ def _path(place: Place) -> str:
 
 
 def _new(place: Place, spec: msgspec.Raw, root: Mapping[str, Any] | None) -> dict[str, Any]:
-    """An object that is deleted with its workload, and does not hold up the workload's deletion."""
+    """An object that is deleted with its workload without blocking the workload's deletion."""
     meta: dict[str, Any] = {
         "name": place.name,
         "namespace": place.namespace,
@@ -301,7 +301,7 @@ def _made(place: Place, one: _Object, batch: list[_Change[Any]]) -> tuple[bytes,
 
 
 def _made_one_by_one(place: Place, one: _Object, batch: list[_Change[Any]]) -> tuple[bytes, list[Any]]:
-    """The same where one of the changes is refused, whose answer is the error: its part is undone."""
+    """The same if a change is refused: it is undone, and its answer is the error."""
     text, answers = one.text, []
     content = msgspec.json.decode(text, type=Content)
     for change in batch:
@@ -322,7 +322,7 @@ def _require_room(place: Place, before: int, after: int) -> None:
 
 
 async def _gave_way(one: _Object) -> bool:
-    """Pause after some writes in a row, so that another replica can read and write; returns whether it did.
+    """Pause after some consecutive writes, so that another replica can write; returns whether it did.
 
     The last writer already knows the version, and would always be faster.
     """

@@ -1,9 +1,9 @@
-"""Computes from the records which pools are skipped because they had no node, and publishes them to all webhooks.
+"""Computes the unavailable pools from the records, and publishes them to all webhooks.
 
-The records say when an attempt was recalled, and when one got a node. The leader computes the pauses from these facts when it
-begins, and updates them with what it records. It publishes them, to webhooks that choose rungs and to people, as objects of
-the API (:mod:`spotwright.cluster.spot_pools`); if those are lost, the next leader writes them again. Evictions and waiting
-pods are counted here for the metrics.
+The records show when an attempt was recalled, and when one got a node. A new leader computes the backoffs from these facts, and
+updates them with its records. It publishes them to webhooks, which choose rungs, and to people, as objects of the API
+(:mod:`spotwright.cluster.spot_pools`); if those are lost, the next leader writes them again. Evictions and waiting pods are
+counted here for the metrics.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ NAMESPACE_UID = "namespace_uid"
 
 _LOG = logging.getLogger(__name__)
 _KINDS = (AttemptRecalled.kind, AttemptBound.kind)
-_READ = 6 * CEILING  # seconds: journals idle for longer hold no pause that counts
-_AGREED = 2  # namespaces that find the same hold, or end, a pause for all
+_READ = 6 * CEILING  # seconds: journals idle for longer have no current backoff
+_AGREED = 2  # namespaces with the same finding that start or end a backoff for all
 
 
 def definition_of(pool: Pool) -> str:
-    """What identifies a pool: a digest of its provider, its capacity, its name at its provider and its nodes' labels.
+    """The identity of a pool: a digest of its provider, its capacity, its name at its provider and its nodes' labels.
 
-    By the name its provider speaks of it, so a name alone never says something of the pool of another namespace.
+    Namespaces may use one name for different pools, so the name in the configuration does not count.
     """
     labels = [dict(each) for each in providers.labels_by_zone(pool)]
     parts = [pool.provider, pool.capacity, providers.pool_name(pool) or pool.name, labels]
@@ -57,7 +57,7 @@ def definition_of(pool: Pool) -> str:
 
 
 class Finding(NamedTuple):
-    """A pause that a namespace found. ``pool`` is its name there; ``is_said``: the provider itself reports no capacity there."""
+    """A namespace's finding of a backoff. ``pool`` is its name there; ``is_said``: the provider itself reports no capacity."""
 
     pool: str
     pause: Pause
@@ -69,9 +69,9 @@ Findings = dict[str, dict[str, Finding]]
 
 
 def in_force(found: Mapping[str, Finding], namespace: str) -> Finding | None:
-    """The pause of a pool for a namespace: found by itself, reported by the provider, or found by two other namespaces.
+    """The backoff of a pool for a namespace: found by itself, reported by the provider, or found by two other namespaces.
 
-    An empty name: the pause for all.
+    An empty name: the backoff for all.
     """
     others = sorted((one for name, one in found.items() if name != namespace), key=_ends, reverse=True)
     agreed = others[_AGREED - 1 : _AGREED]
@@ -84,13 +84,13 @@ def _ends(finding: Finding) -> float:
 
 
 def _by_name(found: Findings, namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, Pause]:
-    """The pauses that hold for a namespace, by its own names of pools; also those that are over."""
+    """The backoffs for a namespace, by its own names of pools, including expired ones."""
     holding = ((name, in_force(found.get(definition_of(pool), {}), namespace)) for name, pool in pools.items())
     return {name: one.pause for name, one in holding if one is not None}
 
 
 class CapacityBackoff:
-    """The pauses as the leader knows them. ``pools`` always means the configuration of an event's run.
+    """The leader's backoffs. ``pools`` is always the configuration of an event's run.
 
     ``write`` publishes the findings to the webhooks.
     """
@@ -99,13 +99,13 @@ class CapacityBackoff:
         self._write_found = write
         self._found: Findings = {}
         self._taken: dict[str, dict[str, float]] = {}  # by definition and namespace: when an attempt last got a node
-        self._uids: dict[str, str] = {}  # of the namespaces, as far as they are known
+        self._uids: dict[str, str] = {}  # of the known namespaces
 
     def begin(self, records: RunRecords, now: float, require: Callable[[], None] = lambda: None) -> int:
-        """Compute the pauses from the records of the last hours, and publish them.
+        """Compute the backoffs from the records of the last hours, and publish them.
 
-        ``require`` is called for each run: this takes minutes where there are thousands. Raises what it raises. Returns how
-        many runs could not be read: their pools may lack a pause.
+        ``require`` is called for each run, because thousands take minutes; its errors are raised. Returns the number of
+        unreadable runs, whose pools may lack a backoff.
         """
         unread: list[str] = []
         for (namespace, uid), pools, event in sorted(
@@ -117,13 +117,13 @@ class CapacityBackoff:
         return len(unread)
 
     def know(self, namespaces: Mapping[str, str]) -> None:
-        """Take the UIDs of namespaces by name: findings of an earlier namespace of the same name are dropped."""
+        """Store the UIDs of namespaces by name: findings of an earlier namespace of the same name are dropped."""
         lost = [self._know(name, uid) for name, uid in namespaces.items()]
         if any(lost):
             self._write()
 
     def _know(self, namespace: str, uid: str) -> bool:
-        """Whether something was found in another namespace of this name, which is forgotten now."""
+        """Drop findings of an earlier namespace of this name. Returns whether there were any."""
         if self._uids.setdefault(namespace, uid) == uid:
             return False
         self._uids[namespace] = uid
@@ -133,7 +133,7 @@ class CapacityBackoff:
         return any(one is not None for one in forgotten)
 
     def take(self, namespace: str, pools: Mapping[str, Pool], event: Event) -> None:
-        """Take a fact that is in a journal now."""
+        """Apply a recorded fact."""
         before = {key: dict(by_namespace) for key, by_namespace in self._found.items()}
         self._take(namespace, pools, event)
         if self._found != before:
@@ -141,16 +141,16 @@ class CapacityBackoff:
             self._write()
 
     def of(self, namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, Pause]:
-        """The last pauses of pools that hold for a namespace."""
+        """The last backoffs of pools in force for a namespace."""
         return _by_name(self._found, namespace, pools)
 
     def own(self, namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, Pause]:
-        """The last pauses of pools that a namespace has found itself."""
+        """The last backoffs of pools that a namespace found itself."""
         found = ((name, self._found.get(definition_of(pool), {}).get(namespace)) for name, pool in pools.items())
         return {name: one.pause for name, one in found if one is not None}
 
     def taken(self, namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, float]:
-        """The moments at which pools last gave a node: to an attempt of the namespace, or to attempts of two others."""
+        """The times at which pools last gave a node: to an attempt of the namespace, or to attempts of two others."""
         return {name: self._taken_at(definition_of(pool), namespace) for name, pool in pools.items()}
 
     def _taken_at(self, key: str, namespace: str) -> float:
@@ -173,7 +173,7 @@ class CapacityBackoff:
         self._forget(event.at)
 
     def _end(self, key: str) -> None:
-        """End the pauses of a pool that has given a node since: to their own namespace, or to two others."""
+        """End the backoffs of a pool that has since given a node to the same namespace, or to two others."""
         found = self._found.get(key, {})
         for namespace in [name for name, one in found.items() if self._taken_at(key, name) >= one.pause.since]:
             del found[namespace]
@@ -181,7 +181,7 @@ class CapacityBackoff:
             self._found.pop(key, None)
 
     def _forget(self, now: float) -> None:
-        """Drop obsolete definitions, which authors of configurations can make without end."""
+        """Drop obsolete definitions, which authors of configurations can create without limit."""
         for key in [key for key, moments in self._taken.items() if max(moments.values()) < now - _READ]:
             del self._taken[key]
         for key in [key for key, found in self._found.items() if max(map(_ends, found.values())) < now - _READ]:
@@ -204,7 +204,7 @@ class CapacityBackoff:
 
 
 class LeftOut(NamedTuple):
-    """A pool that is left out for a namespace, or for all: then the namespace is empty. ``key`` is its definition."""
+    """An unavailable pool of a namespace, or of all: then the namespace is empty. ``key`` is its definition."""
 
     key: str
     namespace: str
@@ -213,13 +213,13 @@ class LeftOut(NamedTuple):
 
 
 class PoolsLeftOut:
-    """The pools skipped at a time. ``read`` gives the recorder's published findings."""
+    """The unavailable pools at a time. ``read`` returns the recorder's published findings."""
 
     def __init__(self, read: Callable[[], Findings]) -> None:
         self._read = read
 
     def of(self, namespace: str, pools: Mapping[str, Pool], now: float) -> Mapping[str, Pause]:
-        """The pools that are left out for a namespace at this moment, by its own names, with their pauses."""
+        """The unavailable pools of a namespace at this time, by its own names, with their backoffs."""
         pauses = _by_name(self._read(), namespace, pools)
         return {name: pauses[name] for name in left_out(pauses, now)}
 
@@ -247,9 +247,9 @@ class PoolsLeftOut:
 def _facts(
     records: RunRecords, now: float, require: Callable[[], None], unread: list[str]
 ) -> Iterable[tuple[tuple[str, str], Mapping[str, Pool], Event]]:
-    """What runs that were recorded lately say about pools, each with its namespace, its UID, and the pools of its run.
+    """Recently recorded facts about pools, each with its namespace, its UID, and the pools of its run.
 
-    ``unread`` gets the names of runs that cannot be read.
+    ``unread`` gets the names of unreadable runs.
     """
     for record in records.recent(now - _READ):
         require()
@@ -276,11 +276,11 @@ Move = Literal["taken-back", "evicted", "deleted"]
 
 
 class Tally:
-    """Since this process has begun. ``is_leading``: this recorder watches and moves now.
+    """Counts since the start of this process. ``is_leading``: this recorder is active.
 
-    ``unplaced`` is how many pods with a policy no review has placed. ``kinds`` are those that the API server has, with whether
-    they are read. ``defects`` is how many workloads are not recorded because of a defect of ours. ``unread`` is how many runs
-    could not be read when this recorder began to lead, so pauses of their pools may be missing.
+    ``unplaced`` counts pods with a policy that no review has placed. ``kinds`` are the API server's, with whether they are
+    read. ``defects`` counts workloads that are not recorded because of a defect of ours. ``unread`` counts unreadable runs at
+    the start of this recorder's leadership, whose pools may lack a backoff.
     """
 
     def __init__(self) -> None:
@@ -305,7 +305,7 @@ class Tally:
         self._waiting.pop(uid, None)
 
     def begin(self) -> None:
-        """This recorder begins to watch: what waits is found anew."""
+        """Begin to watch, with no known waiting pods."""
         self._waiting.clear()
         self.is_leading = True
 

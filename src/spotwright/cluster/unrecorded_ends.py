@@ -1,8 +1,8 @@
 """Reads unrecorded ends of attempts from their pods, for the review that decides about the next attempt.
 
-The recorder may be busy, or change its replica, and the next pod is created nevertheless. The earlier pods and nodes, as the
-API server shows them, are judged by the recorder's rules. The result decides the rung of one attempt without spending a
-budget: for the next attempt the record decides.
+The recorder may be busy or failing over when the next pod is created. So the earlier pods and nodes in the API are judged by
+the recorder's rules. The result decides the rung of one attempt without spending a budget: for the next attempt the record
+decides.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 _LARGEST = 512 * 1024  # bytes of a pod or a node, and what they may take in memory
 _MEMORY = 2_000_000
 _LARGEST_LIST = 8 * 1024 * 1024  # bytes: a longer list of pods counts as unknown
-_SECONDS = 2.0  # for all that is read; a review does without it then
+_SECONDS = 2.0  # for all reads; a review then continues without them
 _NUMBER = re.compile("[1-9][0-9]{0,5}")
 _ENDED = ("Succeeded", "Failed")
 _NOT_COUNTED = (Cause.SUCCEEDED, Cause.CANCELLED)
@@ -71,7 +71,7 @@ class Earlier(NamedTuple):
 
 
 class PodEnds:
-    """How attempts have ended, as far as the API server shows it: :meth:`of`."""
+    """Reads the ends of attempts from the API server: :meth:`of`."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -85,7 +85,9 @@ class PodEnds:
             async with asyncio.timeout(min(seconds, _SECONDS)):
                 for one in earlier.unsettled:
                     await self._look(earlier, one, causes, gone)
-                if earlier.unrecorded and earlier.selector:  # without one all pods of the namespace would be read
+                if (
+                    earlier.unrecorded and earlier.selector
+                ):  # without a selector all pods of the namespace would be read
                     await self._look_for(earlier, causes, gone)
         except (ApiFailed, TimeoutError) as error:
             _LOG.warning(
@@ -104,7 +106,7 @@ class PodEnds:
     async def _look_for(self, earlier: Earlier, causes: dict[int, Cause], gone: set[int]) -> None:
         """Look for the pods of unrecorded attempts, by the numbers that they carry.
 
-        Equal pods of a parallel Job do not show their slot: they count only if all ended in one way.
+        Pods of a parallel Job do not show their slot: they count only if all ended in the same way.
         """
         pods: dict[int, list[Mapping[str, Any]]] = {number: [] for number in earlier.unrecorded}
         for pod in await self._beside(earlier):

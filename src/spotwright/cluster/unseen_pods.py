@@ -1,7 +1,7 @@
 """Finds pods that were created and deleted while no recorder ran, by the numbers that webhooks assigned.
 
-A recorder that starts reads the SpotCounters before it lists the pods. So a pod that was seen by then, is not listed and has
-no attempt in its run's records is gone, and how it ended is unknown: it is recorded as a lost attempt.
+A starting recorder reads the SpotCounters before it lists the pods. So a pod that was seen by then, is not listed and has no
+recorded attempt is gone, with an unknown end: it is recorded as a lost attempt.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _PAGE = 50  # objects
 _MOST_PAGE = 2 * _PAGE * MOST_BYTES  # bytes
 _MOST = 50_000  # pods that are remembered, of all namespaces
 _SECONDS = 60.0  # for all of it
-_LASTS = 600.0  # seconds in which each workload was looked at as a whole
+_LASTS = 600.0  # seconds within which each workload was looked at as a whole
 
 
 class UnseenPod(NamedTuple):
-    """A pod that a webhook has seen: its UID, the key of its task's path (a parallel Job has slots), and its number."""
+    """A pod seen by a webhook: its UID, the key of its task's path (a parallel Job has slots), and its number."""
 
     uid: str
     task: str
@@ -63,7 +63,7 @@ class UnseenPods:
         self._read_at = 0.0
 
     async def read(self) -> None:
-        """Read which pods were seen. If that cannot be read, the log says so, and such pods stay unknown."""
+        """Read the seen pods. A failure is logged, and such pods stay unknown."""
         self._pods.clear()
         if self._api is None:
             return

@@ -1,7 +1,7 @@
 """The watcher's view of the cluster: pods by workload, nodes, owners, events about nodes, and recent deletions.
 
-The only history that it keeps decides causes: the first finished state of each pod, and the last states of deleted nodes and
-owners. A node belongs to the configured pool whose labels it carries, else to the pool that its provider's label names.
+It keeps only the history that causes need: the first finished state of each pod, and the last states of deleted nodes and
+owners. A node belongs to the configured pool whose labels it has, else to the pool that its provider's label names.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 
-_KEPT = 2_000  # deleted objects whose last state is remembered
+_KEPT = 2_000  # remembered deleted objects
 _KEPT_EVENTS = 20  # a node
-_LONGEST_NAME, _LONGEST_TEXT = 253, 2_000  # characters: of a node's name, and of what an Event says of it
+_LONGEST_NAME, _LONGEST_TEXT = 253, 2_000  # characters of a node's name, and of an Event's message
 _READ_OF_EVENT = ("reason", "firstTimestamp", "lastTimestamp", "eventTime")
 _NOTES = "spotwright.dev/"  # annotations of the node agent's Events
 _GANGS = [(kind.pods_label, kind.restart_label) for kind in run_kinds().values() if kind.restart_label]  # end together
@@ -55,7 +55,7 @@ LastLine = Callable[[str], float | None]
 
 
 class SeenPod(NamedTuple):
-    """A pod with its owners, nearest first. ``is_gone``: the API has it no more, and this is its last state."""
+    """A pod with its owners, nearest first. ``is_gone``: the API no longer has it, and this is its last state."""
 
     pod: Mapping[str, Any]
     owners: Sequence[Mapping[str, Any]]
@@ -63,7 +63,7 @@ class SeenPod(NamedTuple):
 
 
 class ClusterView:
-    """Objects by UID and name. ``clock`` is monotonic; the view decides by it alone when the streams have caught up.
+    """Objects by UID and name. ``clock`` is monotonic, and decides when the streams have caught up.
 
     ``last_line`` gives the time of the last line of an attempt's log, by the attempt's key.
     """
@@ -76,11 +76,11 @@ class ClusterView:
         self._gone_owners: OrderedDict[_OwnerKey, Mapping[str, Any]] = OrderedDict()
         self._events: OrderedDict[str, list[Mapping[str, Any]]] = OrderedDict()  # by node
         self._notices: dict[str, KubernetesSource] = {}
-        self._on_node: dict[str, set[str]] = {}  # node -> UIDs of its pods, of those that the API has
+        self._on_node: dict[str, set[str]] = {}  # node -> UIDs of its existing pods
         self._starting: dict[
             str, Mapping[str, Any]
         ] = {}  # pod UID -> a pod that has its node and has not started there
-        self._held_up: dict[str, PodWaits] = {}  # pod UID -> what the kubelet says in events, and in no status
+        self._held_up: dict[str, PodWaits] = {}  # pod UID -> the kubelet's reason in events
         self._waited: dict[str, Mapping[str, Any]] = {}  # pod UID -> its last state in which a container was held up
         self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
         self._renewed_at: dict[str, float] = {}  # node -> when it last renewed its Lease before it fell silent
@@ -96,7 +96,7 @@ class ClusterView:
     # Changes
 
     def put_pod(self, pod: Mapping[str, Any]) -> None:
-        """A pod was added or has changed."""
+        """Store a new or changed pod."""
         uid = uid_of(pod)
         before = self.pods.get(uid)
         if before is not None and is_finished(before):
@@ -116,7 +116,7 @@ class ClusterView:
         self._hear(pod, is_over=is_finished(pod))
 
     def _hear(self, pod: Mapping[str, Any], *, is_over: bool) -> None:
-        """Note whether the end of a gang's pod is still to come from its node."""
+        """Note whether the node of a gang's pod has yet to report its end."""
         gang = _gang_of(pod)
         if gang is None:
             return
@@ -128,12 +128,12 @@ class ClusterView:
                 del self._unheard[gang]
 
     def delete_pod(self, pod: Mapping[str, Any]) -> None:
-        """A pod has left the API."""
+        """Note that a pod has left the API."""
         uid = uid_of(pod)
         self._starts_no_more(uid)
         before = self.pods.pop(uid, None)
         self._hear(pod, is_over=True)
-        for known in (before, pod):  # the node may be in its last state alone
+        for known in (before, pod):  # only the last state may have the node
             if known is not None:
                 self._leave_node(known)
         self.gone_pods[uid] = before if before is not None and is_finished(before) else pod
@@ -148,7 +148,7 @@ class ClusterView:
             self._on_node.pop(name, None)
 
     def hold_up(self, pod: Mapping[str, Any], waits: PodWaits) -> bool:
-        """Note what holds up a pod on its node, if anything. Returns whether that changed."""
+        """Note why a pod does not start on its node, if so. Returns whether that changed."""
         uid = uid_of(pod)
         if uid not in self._starting or self._held_up.get(uid, PodWaits()).kind == waits.kind:
             return False
@@ -175,17 +175,17 @@ class ClusterView:
         self.words.forget_pod(uid)
 
     def put_namespace(self, namespace: Mapping[str, Any]) -> str:
-        """A namespace was added, has changed or is gone. Returns its name."""
+        """Store a new, changed or deleted namespace. Returns its name."""
         meta = metadata(namespace)
         (self._going.add if meta.get("deletionTimestamp") else self._going.discard)(meta["name"])
         return str(meta["name"])
 
     def forget_namespace(self, name: str) -> None:
-        """A namespace is gone, and its last changes have come."""
+        """Forget a deleted namespace, whose last changes have come."""
         self._going.discard(name)
 
     def is_going(self, namespace: str) -> bool:
-        """Whether a namespace is being deleted, or was: whatever ends in it ends by that."""
+        """Whether a namespace is being or was deleted, which ends everything in it."""
         return namespace in self._going
 
     def drop_namespace(self, namespace: str) -> list[str]:
@@ -208,11 +208,11 @@ class ClusterView:
         return dropped
 
     def put_owner(self, owner: Mapping[str, Any]) -> None:
-        """A Job, JobSet, TrainJob or Workflow was added or has changed."""
+        """Store a new or changed Job, JobSet, TrainJob or Workflow."""
         self._owners[_key_of(owner)] = owner
 
     def delete_owner(self, owner: Mapping[str, Any]) -> None:
-        """An owner has left the API."""
+        """Note that an owner has left the API."""
         key = _key_of(owner)
         self._owners.pop(key, None)
         _remember(self._gone_owners, key, as_gone(owner))
@@ -226,24 +226,24 @@ class ClusterView:
         return before is None or _signs(before) != _signs(node)
 
     def delete_node(self, node: Mapping[str, Any]) -> None:
-        """A Node object was deleted."""
+        """Note that a Node object was deleted."""
         name = str(metadata(node).get("name", ""))
         self._nodes.pop(name, None)
         for forgotten in _remember(self._gone_nodes, name, node):
             of_nodes = (self._events, self._notices, self._on_node, self._renewed_at)
-            for kept in of_nodes:  # spot nodes have new names again and again
+            for kept in of_nodes:  # spot nodes keep getting new names
                 kept.pop(forgotten, None)
 
     def put_lease(self, node: str, renewed_at: float) -> None:
-        """Note when a node that is silent or gone last renewed its Lease, in Unix seconds."""
+        """Note when a silent or deleted node last renewed its Lease, in Unix seconds."""
         if node in self._nodes or node in self._gone_nodes:
             self._renewed_at[node] = renewed_at
 
     def put_node_event(self, event: Mapping[str, Any]) -> None:
-        """An Event about a node.
+        """Store an Event about a node.
 
         Only Events of the namespace ``default`` count, where the kubelet, the cloud's controller and the node agent write them:
-        a team that may create Events in its own namespace must not announce the end of a node.
+        a team with the right to create Events in its namespace must not announce the end of a node.
         """
         name = node_of_event(event)
         if not name:
@@ -262,7 +262,7 @@ class ClusterView:
     # Questions
 
     def waiting(self) -> Sequence[str]:
-        """The UIDs of the pods that have no node."""
+        """The UIDs of the pods without a node."""
         return self.pods_on("")
 
     @property
@@ -280,7 +280,7 @@ class ClusterView:
         return self._waited.get(uid)
 
     def lineage(self, pod: Mapping[str, Any]) -> Lineage:
-        """The owners of a pod, also those that were deleted lately."""
+        """The owners of a pod, including recently deleted ones."""
         return lineage(pod, self._find)
 
     def owner(self, kind: str, namespace: str, uid: str) -> Mapping[str, Any] | None:
@@ -346,10 +346,10 @@ class ClusterView:
         return self.is_lost(name)
 
     def is_settled(self, pod: Mapping[str, Any]) -> bool:
-        """Whether everything that explains a pod's end has had time to come.
+        """Whether everything that explains a pod's end has had time to arrive.
 
-        For a pod that was asked to stop that is its owners' update, and for one whose container's end is unreported its node's. A
-        pod that ended by itself needs neither. Where it failed in a gang, it may have lost a peer, whose node is heard of later.
+        A pod that was asked to stop needs its owners' update, a pod with an unreported container end its node's. A pod that
+        ended by itself needs neither. If it failed in a gang, it may have lost a peer, whose node's state arrives later.
         """
         return self.clock >= self._settles_at(pod)
 
@@ -358,11 +358,11 @@ class ClusterView:
         return min((at for at in map(self._ending_settles_at, self._ended_at) if at > self.clock), default=None)
 
     def ending(self) -> Sequence[str]:
-        """The UIDs of pods that are being stopped or gone, and whose end may now be recorded."""
+        """The UIDs of stopping or deleted pods whose end may now be recorded."""
         return [uid for uid in self._ended_at if self.clock >= self._ending_settles_at(uid)]
 
     def _ending_settles_at(self, uid: str) -> float:
-        """When a pod settles, or gets another look: one that ended by itself needs a second one only for its peers."""
+        """When a pod settles or gets another look: a pod that ended by itself needs one only for its peers."""
         pod = self.pods.get(uid) or self.gone_pods.get(uid)
         return self._ended_at[uid] + (_NEWS if pod is not None and self._may_have_lost_a_peer(pod) else _SETTLING)
 
@@ -374,7 +374,7 @@ class ClusterView:
         return seen_at if ended_by_itself else seen_at + _SETTLING
 
     def _may_have_lost_a_peer(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a pod failed in a gang while the end of a peer on another node is still to come.
+        """Whether a pod failed in a gang while a peer's end on another node is still unreported.
 
         The peer's node may have fallen silent before, which Kubernetes reports only later. A set that restarts deletes the peers,
         and a live node reports their ends within their grace period, so an error of the code is known after seconds.
@@ -386,7 +386,7 @@ class ClusterView:
         return any(node != _node_of(pod) and not self._is_end_reported(uid) for uid, node in peers.items())
 
     def _is_end_reported(self, uid: str) -> bool:
-        """Whether a running pod is to end while its node does not report: no more news of it will come."""
+        """Whether a running pod must end while its node is silent: no more updates will come."""
         pod = self.pods.get(uid)
         return pod is None or (self.is_cut_off(pod) and self.is_settled(pod))
 
@@ -399,7 +399,7 @@ class ClusterView:
         return self._events.get(node, ())
 
     def notice(self, name: str) -> Notice | None:
-        """The notice that a node's conditions and taints hold.
+        """The notice in a node's conditions and taints.
 
         A sign that the machine shuts down or is gone is not a notice.
         """
@@ -446,7 +446,7 @@ def _gang_of(pod: Mapping[str, Any]) -> _GangKey | None:
 
 
 class _OwnerKey(NamedTuple):
-    """The object that an owner reference names: the UID alone may be that of another namespace's object."""
+    """The object of an owner reference: the UID alone may belong to another namespace's object."""
 
     kind: str
     namespace: str
@@ -466,7 +466,7 @@ def node_of_event(event: Mapping[str, Any]) -> str:
 
 
 def slim_node_event(event: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an Event about a node that are read."""
+    """The relevant fields of an Event about a node."""
     meta = metadata(event)
     kept = {
         key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta
@@ -499,7 +499,7 @@ def _node_of(pod: Mapping[str, Any]) -> str:
 
 
 def _signs(node: Mapping[str, Any]) -> tuple[object, ...]:
-    """The parts of a node that say how its pods end, without heartbeats."""
+    """The parts of a node that show how its pods end, without heartbeats."""
     conditions = mappings(mapping(node.get("status")).get("conditions"))
     spec = mapping(node.get("spec"))
     states = [(each.get("type"), each.get("status"), each.get("reason")) for each in conditions]
@@ -512,7 +512,7 @@ def _ready(node: Mapping[str, Any] | None) -> str:
 
 
 def _announcing(node: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A node without the signs that stand on it only once its machine shuts down, or is gone."""
+    """A node without the signs that appear only once its machine shuts down or is gone."""
     if node is None:
         return None
     spec, status = mapping(node.get("spec")), mapping(node.get("status"))
@@ -522,7 +522,7 @@ def _announcing(node: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def _remember(kept: OrderedDict[Any, Mapping[str, Any]], key: Any, value: Mapping[str, Any]) -> list[Any]:
-    """Keep an object with the latest others. Returns the keys of those that are forgotten for it."""
+    """Keep an object among the latest. Returns the keys of the dropped ones."""
     kept[key] = value
     return [kept.popitem(last=False)[0] for _ in range(len(kept) - _KEPT)]
 
@@ -563,7 +563,7 @@ def offers_of(node: Mapping[str, Any] | None, pool: Pool) -> dict[str, int]:
     for name, amount in allocatable.items():
         if name in (pool.node or {}) or not (name in ("cpu", "memory") or providers.is_accelerator(name)):
             continue
-        with contextlib.suppress(ValueError):  # no amount that we can read: it counts as not known
+        with contextlib.suppress(ValueError):  # an unreadable amount counts as unknown
             offers[name] = parse_resource(name, amount)
     return {name: amount for name, amount in offers.items() if amount > 0}
 

@@ -1,10 +1,10 @@
 """Follows the streams of a cluster: which resources, in which namespaces, and which streams are complete.
 
-If namespaces are listed, each of them has its own streams, and only they are read; without a list the streams cover the
-whole cluster, and what is in no labelled namespace is dropped. All streams end in one queue, so that no two changes are recorded
-at once.
+If namespaces are listed, each has its own streams, and nothing else is read; without a list the streams cover the whole
+cluster, and objects outside labelled namespaces are dropped. All streams feed one queue, so that changes are recorded one at a
+time.
 
-It polls the API server for kinds that are not served yet, and follows them once their controllers are installed.
+It polls the API server for kinds that are not served yet, and watches them once their controllers are installed.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ _CONFIG_MAPS = Resource("/api/v1", "configmaps")
 _NAMESPACES = Resource("/api/v1", "namespaces")
 
 _LOG = logging.getLogger(__name__)
-_DISCOVERS = 20.0  # seconds between two questions for kinds that are not served yet, which take up to 10
-_LISTS = 8  # namespaces and kinds that are listed at once, of namespaces that were entered
+_DISCOVERS = 20.0  # seconds between checks for unserved kinds, which take up to 10
+_LISTS = 8  # concurrent lists of entered namespaces, by namespace and kind
 _GONE = 3  # requests in a row after which a kind that is no longer served counts as deleted with all its objects
-_REFUSALS = (*FORBIDDEN, 404)  # answers that do not pass by themselves
+_REFUSALS = (*FORBIDDEN, 404)  # permanent answers
 
 
 class Stream(NamedTuple):
-    """What a stream shows, and of which namespace; empty: of all namespaces, or without one."""
+    """The kind and the namespace of a stream; an empty namespace: all, or cluster-wide."""
 
     kind: str
     namespace: str = ""
@@ -78,7 +78,7 @@ class Stream(NamedTuple):
 
 
 class _Namespace(NamedTuple):
-    """A namespace that there is. ``made_at`` is in Unix seconds by the API server's clock; 0 where it does not say."""
+    """An existing namespace. ``made_at`` is in Unix seconds by the API server's clock; 0 if unknown."""
 
     uid: str
     made_at: float
@@ -108,7 +108,7 @@ class Namespaces:
         self._known.pop(name, None)
 
     def is_wanted(self, name: str, data: Mapping[str, Any]) -> bool:
-        """Whether a namespace shall be watched: it is listed; without a list it has the label."""
+        """Whether a namespace must be watched: it is listed, or without a list has the label."""
         labels = metadata(data).get("labels") or {}
         return name in self.listed if self.listed else labels.get(ENABLED_LABEL) == "true"
 
@@ -129,10 +129,10 @@ class Namespaces:
 
 
 class Streams:
-    """The streams that are followed; :meth:`begin` starts them, :meth:`next` gives their changes, one after the other.
+    """The watched streams; :meth:`begin` starts them, :meth:`next` returns their changes, one after the other.
 
-    ``words`` learns which autoscalers can be heard. ``costs`` are the namespaces' costs. ``on_gone`` takes the deletion of each
-    object of a kind that is not served any more; ``on_kinds`` is called when it may have changed which kinds are followed, or
+    ``words`` is told which autoscalers are readable. ``costs`` are the namespaces' costs. ``on_gone`` takes the deletion of
+    each object of a kind that is no longer served; ``on_kinds`` is called after possible changes of the watched kinds, or of
     whether Events about nodes count (``node_events``).
     """
 
@@ -157,17 +157,17 @@ class Streams:
         self._tasks: dict[Stream, asyncio.Task[None]] = {}
         self._mirrors: dict[Stream, Mirror] = {}
         self._waiting: set[Stream] = set()
-        self._complete: set[Stream] = set()  # streams whose first list was there
+        self._complete: set[Stream] = set()  # streams with a complete first list
         self._kinds: dict[str, str] = dict.fromkeys((*OWNERS, CLAIM), NOT_SERVED)  # watched, or why it is not
-        self._missing: dict[str, int] = {}  # kinds that were served: how often the API server has not had them since
+        self._missing: dict[str, int] = {}  # formerly served kinds: the number of checks without them
         self._has_begun = self._has_settled = False
-        self._filling: dict[tuple[Stream, str], asyncio.Task[None]] = {}  # what lists a namespace that was entered
+        self._filling: dict[tuple[Stream, str], asyncio.Task[None]] = {}  # tasks that list an entered namespace
         self._later: set[Stream] = set()  # of kinds that came later, whose first list is not there
         self._given_up: list[Stream] = []
         self._lists = asyncio.Semaphore(_LISTS)
 
     async def begin(self) -> None:
-        """Follow everything that is to be followed, and look for further kinds from then on."""
+        """Start all streams, and look for further kinds from then on."""
         for name in self._namespaces.listed:
             mirror = Mirror(self._api, _NAMESPACES, fields=f"metadata.name={name}", slim=_slim_namespace)
             self._follow(Stream("Namespace", name), mirror)
@@ -212,7 +212,7 @@ class Streams:
 
     @property
     def waiting(self) -> Collection[Stream]:
-        """The streams whose first list is not there."""
+        """The streams without a complete first list."""
         return self._waiting
 
     @property
@@ -259,9 +259,9 @@ class Streams:
         return is_first
 
     def give_up(self) -> Iterator[Stream]:
-        """Stop waiting for unavailable streams: unreadable autoscalers, kinds that may not be read. Yields each.
+        """Stop waiting for unavailable streams: unreadable autoscalers and kinds. Yields each.
 
-        Recording needs the pods and the nodes; a kind that may not be read allows no conclusion.
+        Recording needs the pods and the nodes; an unreadable kind allows no conclusion.
         """
         given_up, self._given_up = self._given_up, []
         yield from given_up
@@ -311,7 +311,7 @@ class Streams:
                 filling.cancel()
 
     def drop_waiting(self, namespace: str) -> None:
-        """Forget the changes that wait of a namespace which is served last."""
+        """Drop the queued changes of a namespace that is served last."""
         self._queue.drop(namespace)
 
     def _follow_namespace(self, name: str) -> None:
@@ -333,13 +333,13 @@ class Streams:
         self._follow(Stream("Pod", name), pods)
 
     def _no_room(self, namespace: str) -> None:
-        """Set a namespace aside whose objects would take the memory of all."""
+        """Set a namespace aside whose objects exceed its memory quota."""
         self._costs.put_aside((namespace, ""), "its objects need more memory than a namespace may use")
 
     # Autoscalers
 
     async def _follow_autoscalers(self) -> None:
-        """Follow what autoscalers say of pools, as far as it may be read: without it the clock alone decides."""
+        """Watch the autoscalers' readable status of pools: without it only the clock decides."""
         fields = f"metadata.name={STATUS}"
         if await self._may_read(_CONFIG_MAPS, fields, KUBE_SYSTEM):
             self._follow(Stream("Status"), Mirror(self._api, _CONFIG_MAPS, KUBE_SYSTEM, fields=fields))
@@ -358,7 +358,7 @@ class Streams:
         return is_word(event, self._namespaces.enabled)
 
     async def _may_read(self, resource: Resource, fields: str = "", namespace: str = "") -> bool:
-        """Whether these objects may be listed. If not, the log says it once; other failures may be temporary."""
+        """Whether these objects may be listed. If not, that is logged once; other failures may be temporary."""
         params = {"limit": "1", **({"fieldSelector": fields} if fields else {})}
         try:
             async with asyncio.timeout(ANSWERS):
@@ -382,7 +382,7 @@ class Streams:
             await self._look_for_kinds()
 
     async def _look_for_kinds(self) -> None:
-        """Follow the kinds that the API server serves now, and no more those that it has not served for a while."""
+        """Watch newly served kinds, and stop watching kinds that are no longer served."""
         if await self._node_events.ask() and self._has_begun:
             self._list_again(Stream("Event"))
         resources = {**OWNERS, CLAIM: _CLAIMS}

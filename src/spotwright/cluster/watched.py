@@ -1,6 +1,6 @@
-"""Publishes what the watcher watches as the text of a ConfigMap, for people.
+"""Publishes the watcher's scope as the text of a ConfigMap, for people.
 
-``explain`` needs it for a workload without a run: its namespace is not served, or its kind is not readable.
+``explain`` needs it for a workload without a run: its namespace may not be served, or its kind may be unreadable.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = [
 
 
 ENABLED_LABEL = "spotwright.dev/enabled"
-"""The label, with the value ``true``, of namespaces whose workloads are placed and watched where no namespaces are listed."""
+"""The label, with the value ``true``, of namespaces that are served if no namespaces are listed."""
 
 WATCHED_KEY = "watched.json"
-"""The key in the ConfigMap from which readers take it."""
+"""The key in the ConfigMap for readers."""
 
 WATCHED = "watched"
 """The state of a kind that is watched."""
@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a watcher watches: the UIDs of its namespaces by name, and by kind :data:`WATCHED`, or why it is not."""
+    """A watcher's scope: the UIDs of its namespaces by name, and by kind :data:`WATCHED` or the reason why not."""
 
     namespaces: Mapping[str, str] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)

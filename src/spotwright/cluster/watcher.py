@@ -1,7 +1,7 @@
-"""Watches a cluster and records what its streams show, one change after the other.
+"""Watches a cluster and records the changes of its streams, one after the other.
 
-Recording of a namespace begins once each of its streams has delivered its first list. A namespace is entered when
-it is labelled or made, and left when it loses its label, is deleted, or costs more than one namespace may.
+Recording of a namespace begins once each of its streams has delivered its first list. A namespace is entered when it is
+labelled or created, and left when it loses its label, is deleted, or exceeds its cost limit.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ __all__ = ["Watcher"]
 
 
 _LOG = logging.getLogger(__name__)
-_TELLS, _TOLD = 2.0, 20  # seconds between two times at which so many changed runs are shown as they are
-_PAUSE = 0.1  # seconds between two looks at what had to settle
+_TELLS, _TOLD = 2.0, 20  # seconds between publications, and the most changed runs in one
+_PAUSE = 0.1  # seconds between checks of settling pods
 _CLOSES = 5.0  # seconds in which the last changes of a deleted namespace come
 
 
 class Watcher:
     """Watches the listed namespaces; without a list all that are labelled ``spotwright.dev/enabled=true``. Call :meth:`run`.
 
-    ``on_recorded`` gets each pod that is recorded, ``on_forgotten`` the UID of each pod that is forgotten, ``on_watched`` what
-    is watched, whenever it changes, ``on_cut`` each run whose recording was cut, ``on_defect`` each workload that is set aside
-    because of a defect. ``costs`` are the namespaces' costs. ``last_line`` is that of the view. ``name`` is the registration's;
-    it determines the name of the policy that proves who writes Events about nodes.
+    ``on_recorded`` gets each recorded pod, ``on_forgotten`` the UID of each forgotten pod, ``on_watched`` each change of the
+    watched scope, ``on_cut`` each run whose recording was cut, ``on_defect`` each workload that is set aside because of a
+    defect. ``costs`` are the namespaces' costs. ``last_line`` is the view's. ``name`` is the registration's, from which the
+    name of the policy for Events about nodes follows.
     """
 
     def __init__(  # noqa: PLR0913  # its listeners, each with its own default
@@ -104,13 +104,13 @@ class Watcher:
         )
         self._on_watched, self._published = on_watched, Watched()
         self._costly: set[str] = set()  # namespaces that are set aside
-        self._closing: dict[str, float] = {}  # deleted namespaces, and when all of their changes have surely come
+        self._closing: dict[str, float] = {}  # deleted namespaces, and when all their changes have surely come
         self._has_taken_up = False
         self._looked_at = 0.0
 
     async def run(self) -> None:
         """Watch until cancelled. Raises :class:`Fenced` once another watcher records."""
-        await self._unseen.read()  # before pods are listed: those that are not in the list are gone
+        await self._unseen.read()  # before pods are listed: missing ones are gone
         await self._streams.begin()
         try:
             while True:
@@ -121,20 +121,20 @@ class Watcher:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """The streams that do not work now, and the store, with the reason: for readiness checks."""
+        """The failing streams, and the failing store, with the reason, for readiness checks."""
         return {**self._streams.problems, **({"store": self._recorder.problem} if self._recorder.problem else {})}
 
     @property
     def watched(self) -> Watched:
-        """What is watched now. A kind that may not be read, or is not served in a supported version, is not recorded."""
+        """The current scope. A kind that is unreadable or not served in a supported version is not recorded."""
         return Watched(self._namespaces.uids, self._streams.kinds)
 
     async def hear_of_starts(self) -> None:
-        """Ask why pods do not start on their nodes, until cancelled."""
+        """Find out why pods do not start on their nodes, until cancelled."""
         await PodStarts(self._api, self._view).run(self.look_at)
 
     async def read_leases(self) -> None:
-        """Read until when nodes lived that fall silent or go, until cancelled."""
+        """Read the last Lease renewals of silent and deleted nodes, until cancelled."""
         await self._leases.run()
 
     def nodes(self) -> Sequence[Mapping[str, Any]] | None:
@@ -177,7 +177,7 @@ class Watcher:
     # One change
 
     async def _turn(self) -> None:
-        """Take the next change, or look again at what had to settle, also while changes come without a pause."""
+        """Apply the next change, or look again at settling pods, even during a continuous stream of changes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._until_the_next_look()):  # wait_for loses a cancellation beside a change
                 found = await self._streams.next()
@@ -203,9 +203,7 @@ class Watcher:
     def _until_the_next_look(self) -> float | None:
         """Seconds until timed work is due, or None."""
         moments = [*self._closing.values()]
-        if (
-            self._costly or self._costs.aside or self._streams.waiting
-        ):  # a stream that cannot be read says so without a change
+        if self._costly or self._costs.aside or self._streams.waiting:  # an unreadable stream does not produce changes
             moments.append(time.monotonic() + 1.0)
         moments += [at for at in (self._recorder.next_moment(), self._view.unsettled_until()) if at is not None]
         return max(_PAUSE, min(moments) - time.monotonic() + 0.01) if moments else None
@@ -225,14 +223,14 @@ class Watcher:
             self._waits_no_more(stream)
 
     def _waits_no_more(self, stream: Stream) -> None:
-        """React to a stream that has delivered its first list, or will not: look at what waited for it."""
+        """Look at the workloads that waited for a stream's first list, once it came or will not come."""
         self._take_up_entered()
         if not self._streams.waiting:
             _LOG.info("all streams are complete: %d pods, %d runs", len(self._view.pods), len(self._store.runs))
         self._recorder.look_at_everything(stream.namespace)
 
     def _apply(self, stream: Stream, change: Change) -> None:
-        """Take one change. An unforeseen object is set aside: it must not end the records of all others."""
+        """Apply one change. An unforeseen object is set aside: it must not stop the recording of all others."""
         try:
             self._take(stream, change.data, is_deleted=change.kind is ChangeKind.DELETED)
         except SpotwrightError:
@@ -276,7 +274,7 @@ class Watcher:
             self._recorder.look(self._view.pods_on(name) if name else ())
 
     def _apply_word(self, kind: str, data: Mapping[str, Any], *, is_deleted: bool) -> None:
-        """Apply an autoscaler's status, and look at the pods about which it says something new."""
+        """Apply an autoscaler's status, and look at the affected pods."""
         words = self._view.words
         if kind == "Status":
             if words.put_status(None if is_deleted else data):
@@ -295,7 +293,7 @@ class Watcher:
     # Namespaces
 
     def _put_namespace(self, data: Mapping[str, Any], *, is_deleted: bool) -> None:
-        """Watch a namespace from now on, or no more. One that is deleted is watched until its last changes have come."""
+        """Start or stop watching a namespace. A deleted one is watched until its last changes have come."""
         name = self._view.put_namespace(data)
         is_wanted = self._namespaces.is_wanted(name, data)
         if is_deleted:
@@ -316,7 +314,7 @@ class Watcher:
             self._leave(name, "its namespace lost the label spotwright.dev/enabled=true; unknown from here on")
 
     def _enter(self, namespace: str) -> None:
-        """Take up the runs of a namespace, and let the streams that filter by namespace list again."""
+        """Resume the runs of a namespace, and let the streams that filter by namespace list again."""
         self._closing.pop(namespace, None)
         if namespace in self._namespaces.enabled:
             return
@@ -348,7 +346,7 @@ class Watcher:
                 self._closing.setdefault(run.namespace, time.monotonic())
 
     def _set_costly_aside(self) -> None:
-        """Forget namespaces whose objects cost too much, and take up again those that have been set aside for long enough."""
+        """Forget namespaces whose objects cost too much, and re-enter those that have been set aside long enough."""
         aside = {name: each for (name, _), each in self._costs.aside.items()}
         for name in aside.keys() & self._namespaces.enabled:
             self._streams.drop_waiting(name)

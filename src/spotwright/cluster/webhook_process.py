@@ -55,8 +55,8 @@ _POOLS = {name: {"capacity": name, "provider": _PROVIDER} for name in ("spot", "
 def warm_up() -> bool:
     """Place a Job and pin its pod to a rung; returns whether both were. Takes up to some seconds of CPU the first time.
 
-    The modules that this has loaded stay, so they are exempt from garbage collection from now on: a full collection stops all
-    threads, and of 70,000 objects it takes 30 ms or more, which a review would wait for.
+    The loaded modules stay, so they are exempt from garbage collection from now on: a full collection of 70,000 objects would
+    stop all threads, and delay a review, for 30 ms or more.
     """
     is_warm = _place_once()
     gc.collect()
@@ -82,11 +82,11 @@ def _place_once() -> bool:
 
 
 _LOG = logging.getLogger(__name__)
-_LOOK = 5.0  # seconds between two looks for new Events to write
+_LOOK = 5.0  # seconds between checks for new Events to write
 
 
 async def run_webhook(settings: WebhookSettings, api: Api) -> None:
-    """Answer reviews until cancelled. Raises :class:`SpotwrightError` for what its settings or its rights do not allow."""
+    """Answer reviews until cancelled. Raises :class:`SpotwrightError` for unusable settings or missing rights."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     events, health, verdicts = EventWriter(api), Health(), Counter[str]()
     config_maps = ConfigMaps(api, Configurations(settings.home), events, settings.namespaces)
@@ -121,7 +121,10 @@ async def run_webhook(settings: WebhookSettings, api: Api) -> None:
         on_rival=conflicts.found,
         verdicts=verdicts,  # counted for metrics also while idle
         costs=costs,
-        missing_claims=none_is_missing if settings.claim_size else ClaimLookup(api).missing,  # or they are made soon
+        missing_claims=none_is_missing
+        if settings.claim_size
+        else ClaimLookup(api).missing,  # with a claim size, they are
+        # created soon
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(numbers.close)
@@ -159,7 +162,7 @@ def _checkpoint_objects(
 
 
 async def _tell_of_problems(numbers: Numbers, events: EventWriter, home: str) -> None:
-    """Write an Event in the controller's namespace each time that numbers begin to be refused, or were deleted by others."""
+    """Write an Event in the controller's namespace whenever numbers start to be refused, or were deleted by others."""
     about = about_namespace(home)
     while True:
         for text in numbers.take_problems():

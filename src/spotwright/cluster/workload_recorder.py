@@ -1,7 +1,7 @@
 """Records workloads: each is a run, and each look at its pods adds the new events to its journal.
 
-A workload is looked at as a whole when its streams are complete, which finds what happened unwatched; from then on a change of
-a pod, its owner or its node looks at that pod alone. Events that cannot be written are written later, and an object that cannot
+A workload is looked at as a whole when its streams are complete, which finds unwatched changes; from then on a change of a pod,
+its owner or its node causes a look at only that pod. Events that cannot be written are written later, and an object that cannot
 become a run is set aside, so that all others are still recorded.
 """
 
@@ -34,24 +34,23 @@ __all__ = ["WorkloadRecorder"]
 
 
 _LOG = logging.getLogger(__name__)
-_RETRY = 5.0  # seconds until a run is tried again whose journal could not be written
+_RETRY = 5.0  # seconds until a run with an unwritable journal is retried
 _MENDING, _TELLING = (
     2.0,
     0.5,
-)  # seconds for runs that are read again, and for what people are shown: recording waits then
+)  # seconds for rereading runs, and for publishing states: recording waits then
 _ORPHANED = 30.0  # seconds for which a deleted pod waits for its owner
-_REFUSED_KEPT = 10_000  # workloads that no run can be made of, and of which that is remembered
+_REFUSED_KEPT = 10_000  # remembered workloads that cannot become runs
 
 
 class WorkloadRecorder:
     """Records the workloads of ``view`` in ``store``, once ``streams`` have delivered all that is needed for them.
 
-    ``costs`` are the namespaces' costs; ``aside`` says which objects cannot be read; ``now`` is the API server's clock.
-    ``decide``, ``order_limit`` and ``admission`` are passed to each :class:`~spotwright.cluster.observer.Recorder`. A pod of a
-    workload of which ``is_admission_known`` does not hold is skipped until it is put in again. ``on_recorded``
-    gets each pod that is recorded, ``on_forgotten`` the UID of each one that is not known any more, ``on_cut`` each run
-    whose recording was cut, ``on_defect`` each workload that is set aside because of a defect, and an empty object for one
-    that is gone. ``unseen`` are pods that came and went before.
+    ``costs`` are the namespaces' costs; ``aside`` logs unreadable objects; ``now`` is the API server's clock. ``decide``,
+    ``order_limit`` and ``admission`` are passed to each :class:`~spotwright.cluster.observer.PodReconciler`. A pod for which
+    ``is_admission_known`` is false is skipped until its next look. ``on_recorded`` gets each recorded pod, ``on_forgotten`` the
+    UID of each forgotten pod, ``on_cut`` each run whose recording was cut, ``on_defect`` each workload that is set aside
+    because of a defect, and an empty object for one that is gone. ``unseen`` are pods that came and went earlier.
     """
 
     def __init__(  # noqa: PLR0913  # its inputs and listeners, each with its own default
@@ -91,7 +90,7 @@ class WorkloadRecorder:
         self._unwritten: dict[
             str, None
         ] = {}  # UIDs of workloads whose run cannot be written now, the next to try first
-        self._refused: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads that no run can be made of
+        self._refused: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads that cannot become runs
         self._try_again_at = 0.0
         self._on_cut, self._on_defect, self._unseen = on_cut, on_defect, unseen or UnseenPods()
         store.on_cut = self._heard_of_cut
@@ -139,7 +138,7 @@ class WorkloadRecorder:
                     run.commit()
 
     def mend(self) -> None:
-        """Read runs again that could not be written, and look at everything: whatever the API still has is recorded."""
+        """Reread runs that could not be written, and look at everything, so that the API's current state is recorded."""
         if not self._unwritten or time.monotonic() < self._try_again_at:
             return
         self._try_again_at = time.monotonic() + _RETRY
@@ -230,7 +229,7 @@ class WorkloadRecorder:
                 self._record(uid, pods, are_all=True)
 
     def look_at_unlooked(self) -> None:
-        """Look at the workloads as a whole that waited for a decision about a pod to be read."""
+        """Look at whole workloads that waited for the decision about a pod."""
         namespaces, self._unlooked = self._unlooked, set()
         for namespace in namespaces:
             self.look_at_everything(namespace)
@@ -243,7 +242,7 @@ class WorkloadRecorder:
 
     @contextlib.contextmanager
     def _setting_pod_aside(self, uid: str) -> Iterator[None]:
-        """Set a pod aside that cannot be read, or whose owners cannot: it is skipped until it changes."""
+        """Set a pod aside if it or its owners are unreadable: it is skipped until it changes."""
         try:
             yield
         except SpotwrightError:
@@ -256,7 +255,7 @@ class WorkloadRecorder:
                 self._forget_all([uid])
 
     def _workload_of(self, seen: SeenPod) -> str:
-        """The UID of a pod's workload, where it has one that is watched."""
+        """The UID of a pod's watched workload; empty without one."""
         pod_uid = uid_of(seen.pod)
         if (known := self._run_of_pod.get(pod_uid)) is not None:
             return known
@@ -303,7 +302,7 @@ class WorkloadRecorder:
         is_gone: bool = False,
         trial: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record these pods of a workload, in one transaction. What cannot be written now is kept, and written later.
+        """Record these pods of a workload, in one transaction. Failed writes are kept and retried.
 
         ``trial``: a Trial of it that has changed.
 
@@ -351,7 +350,7 @@ class WorkloadRecorder:
             self._costs.put_aside((namespace, ""), why)
 
     def tell_people(self, most: int) -> None:
-        """Show the current state of so many changed runs, those with the oldest shown state first.
+        """Publish the current state of at most ``most`` changed runs, those with the oldest published state first.
 
         Recording waits meanwhile, so a slow API server gets fewer at once.
         """
@@ -408,7 +407,7 @@ class WorkloadRecorder:
             self._refuse(uid)
             _LOG.warning("cannot watch workload %s: %s", uid, error)
             self._store.cut_refused(uid, error, self._now())
-        except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others
+        except Exception:  # noqa: BLE001  # a defect: one odd object must not stop the recording of all others
             self._refuse(uid)
             self._store.forget(uid)
             _LOG.exception("workload %s is no longer watched, because of a defect in Spotwright", uid)
@@ -420,7 +419,7 @@ class WorkloadRecorder:
             self._refused.popitem(last=False)
 
     def _is_long_over(self, pods: Sequence[SeenPod], now: float) -> bool:
-        """Whether these pods ended before the runs whose records were deleted for age or for lack of space."""
+        """Whether these pods ended before runs whose records were deleted for age or lack of space."""
         records = self._store.records
         if records.kept is None or not all(is_finished(seen.pod) for seen in pods):
             return False
@@ -479,7 +478,7 @@ class WorkloadRecorder:
                 self._run_of_pod[attempt.key.partition("/")[0]] = uid
 
     def _forget(self, pods: Iterable[SeenPod]) -> None:
-        """What these pods show is recorded, or need not be."""
+        """Forget these pods, whose state is recorded or need not be."""
         gone = []
         for seen in pods:
             if seen.is_gone:

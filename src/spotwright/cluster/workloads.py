@@ -1,12 +1,11 @@
 """Translates objects of the API into runs, tasks and attempts. Pure functions on dictionaries.
 
-The run is the topmost owner of a pod of a kind that is a run, or the pod itself if it carries a policy. A pod of a JobSet
-belongs to a Job, the Job to the JobSet, and that perhaps to a TrainJob; all of them may belong to a Trial of a Katib
-Experiment. A CronJob starts Jobs again and again: each Job is a separate run.
+The run is the topmost owner of a pod of a run's kind, or the pod itself if it has a policy. A pod of a JobSet belongs to a Job,
+the Job to the JobSet, and that perhaps to a TrainJob; all may belong to a Trial of a Katib Experiment. Each Job of a CronJob is
+a separate run.
 
-For a run it reads the tasks and their pod templates, the attempts in its pods and which of them have ended, how often its own
-controller retries, and whether it is over. Pods that begin and end together share a restart, so that a budget is charged once
-for all of them.
+For a run it reads the tasks and their pod templates, the attempts in its pods and their ends, its controller's retries, and
+whether it is over. Pods that start and end together share a restart, so that a budget is charged once for all of them.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ __all__ = [
 
 
 MOST_OWNERS = 10
-"""Owners of a pod that are looked at, one above the other: a Job, its JobSet, TrainJob, Trial and Experiment are five."""
+"""The most levels of owners of a pod: a Job, its JobSet, TrainJob, Trial and Experiment are five."""
 
 FindOwner = Callable[[str, str, str], Mapping[str, Any] | None]
 """Finds an object by kind, namespace and UID; None: it does not exist, or is not known yet."""
@@ -84,7 +83,7 @@ class Lineage(NamedTuple):
     """The owners of a pod of kinds that are runs, nearest first; the last one is the run. Empty: the pod is the run."""
 
     owners: Sequence[Mapping[str, Any]]
-    is_complete: bool  # False: an owner is named that was not found
+    is_complete: bool  # False: an owner was not found
 
     def root(self, pod: Mapping[str, Any]) -> Mapping[str, Any]:
         """The object that is the run."""
@@ -92,9 +91,9 @@ class Lineage(NamedTuple):
 
 
 def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
-    """The owners of a pod in its own namespace, as far as they can be found.
+    """The known owners of a pod in its own namespace.
 
-    Users write owners: of those that own each other the circle is left out, and of a long row all but the first ten.
+    Users can write owners: circles are cut, and only the first ten levels are read.
     """
     owners: list[Mapping[str, Any]] = []
     here: Mapping[str, Any] = pod
@@ -104,7 +103,7 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
         namespace = str(metadata(pod).get("namespace", ""))
         owner = find(named.kind, namespace, named.uid)
         if owner is None or uid_of(owner) != named.uid or metadata(owner).get("namespace", "") != namespace:
-            return Lineage(owners, is_complete=False)  # who names an object of another namespace does not belong to it
+            return Lineage(owners, is_complete=False)  # a reference to another namespace's object does not count
         if len(owners) == MOST_OWNERS:
             return Lineage(owners, is_complete=False)
         owners.append(owner)
@@ -113,16 +112,16 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
 
 
 def is_own_run(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is its own run: it has no owner and carries a policy.
+    """Whether a pod is its own run: it has no owner and has a policy.
 
-    One that was created while the webhook was down has only its user's label.
+    A pod created while the webhook was down has only its user's label.
     """
     labels, annotations = (mapping(metadata(pod).get(part)) for part in ("labels", "annotations"))
     return controller_of(pod) is None and has_policy(labels, annotations)
 
 
 def gang_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], earlier: Sequence[str]) -> str:
-    """The restart that a pod belongs to, as ``SET/RESTART``; empty: it begins and ends alone.
+    """The restart of a pod, as ``SET/RESTART``; empty: it starts and ends alone.
 
     ``earlier`` are the restarts of the earlier attempts of its task. A pod that its Job replaces within a restart ends for
     itself, so it is counted apart: ``SET/RESTART/2``.
@@ -142,7 +141,7 @@ _PHASES = {"Succeeded": RunStatus.SUCCEEDED, "Failed": RunStatus.FAILED, "Error"
 
 
 class Outcome(NamedTuple):
-    """The end of a workload as its controller reports it. ``at`` is in Unix seconds, None if it does not say."""
+    """The end of a workload as its controller reports it. ``at`` is in Unix seconds, None if unknown."""
 
     status: RunStatus
     why: str
@@ -176,7 +175,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 MOST_RESTARTS = 50
-"""Restarts of a container before the last one that are looked at: each is an attempt, and a pod may have thousands of them."""
+"""The most earlier restarts of a container that are read: each is an attempt, and a pod may have thousands."""
 
 
 class PodAttempt(NamedTuple):
@@ -194,8 +193,8 @@ class PodAttempt(NamedTuple):
 def attempts_of(pod: Mapping[str, Any], *, is_gone: bool = False, is_cut_off: bool = False) -> Iterator[PodAttempt]:
     """The attempts of a pod, oldest first; of very many the newest.
 
-    ``is_gone``: the API has the pod no more. ``is_cut_off``: it is to be deleted, and its node does not report, so no news about
-    its end will come for as long as the node is away.
+    ``is_gone``: the API no longer has the pod. ``is_cut_off``: it is being deleted on a silent node, so its end is not reported
+    until the node returns.
     """
     status = mapping(pod.get("status"))
     main = _main_status(pod)
@@ -222,10 +221,10 @@ def _finished_at(container: Mapping[str, Any]) -> float | None:
 
 
 def pod_ended_at(status: Mapping[str, Any]) -> float | None:
-    """When a finished pod ended: with its last container; of one that the kubelet ended itself, when it ceased to be ready.
+    """When a finished pod ended: with its last container, or when it ceased to be ready if the kubelet ended it.
 
-    A pod that its kubelet did not admit has neither, and ended when it began. None where a container still runs by its last word:
-    somebody else has finished the pod, as garbage collection does on nodes that are gone.
+    A pod rejected by its kubelet has neither, and ended when it began. None if a container is last reported as running:
+    something else finished the pod, such as garbage collection on nodes that are gone.
     """
     containers = (*mappings(status.get("containerStatuses")), *mappings(status.get("initContainerStatuses")))
     finished = [at for each in containers if (at := _finished_at(each)) is not None]
@@ -272,7 +271,7 @@ _INPUT = re.compile(r"\{\{inputs\.parameters\.([^}]+)\}\}")
 
 
 def has_policy(labels: Mapping[str, Any], annotations: Mapping[str, Any]) -> bool:
-    """Whether a pod template carries a policy, by its label or its annotation."""
+    """Whether a pod template has a policy, by its label or its annotation."""
     return SPOT_LABEL in labels or POLICY_ANNOTATION in annotations
 
 
@@ -288,13 +287,13 @@ def retries_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> i
 
 
 def pods_of_job(job: Mapping[str, Any]) -> int:
-    """How many pods of a Job must succeed; 1 for an object of another kind, which reports it differently."""
+    """The number of a Job's pods that must succeed; 1 for another kind, which reports it differently."""
     spec = mapping(job.get("spec")) if run_kind(job).retry is Retry.JOB else {}
     return _count(spec.get("completions") or spec.get("parallelism"), 1)
 
 
 def retries_of_job(spec: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> int | None:
-    """The retries of a Job's pods. ``owners`` are the Job's owners: a JobSet makes all of its Jobs again."""
+    """The retries of a Job's pods. ``owners`` are the Job's owners: a JobSet recreates all of its Jobs."""
     limit = spec.get("backoffLimitPerIndex", spec.get("backoffLimit"))
     if not isinstance(limit, int):
         return None
@@ -320,7 +319,7 @@ def _of_node(pod: Mapping[str, Any], workflow: Mapping[str, Any]) -> int | None:
 
 
 def _templates(workflow: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The templates of a Workflow: its own, the WorkflowTemplate's that it runs, and the ones that it refers to."""
+    """The templates of a Workflow: its own, its WorkflowTemplate's, and referenced ones."""
     status = mapping(workflow.get("status"))
     for spec in (mapping(workflow.get("spec")), mapping(status.get("storedWorkflowTemplateSpec"))):
         yield from mappings(spec.get("templates"))
@@ -328,7 +327,7 @@ def _templates(workflow: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def argo_template(pod: Mapping[str, Any]) -> str:
-    """The name of the Workflow's template that a pod runs; empty if it does not say."""
+    """The name of the Workflow's template that a pod runs; empty if unknown."""
     spec = mapping(pod.get("spec"))
     for container in (*mappings(spec.get("containers")), *mappings(spec.get("initContainers"))):
         for variable in mappings(container.get("env")):
@@ -373,7 +372,7 @@ _KFP_HOOK = "onExit"
 
 
 class TaskName(NamedTuple):
-    """The task of a pod. ``slots`` above one: the pods are alike, and each takes the first of ``PATH-0`` ... that is free."""
+    """The task of a pod. ``slots`` above one: the pods are identical, and each takes the first free one of ``PATH-0`` ...."""
 
     path: str
     template: str
@@ -399,7 +398,7 @@ def task_name(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Ta
 
 
 def _of_trial(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> TaskName:
-    """A pod of a Katib trial. All trials are made from one template, which the Experiment fills in."""
+    """The task of a Katib trial's pod. All trials have one template, which the Experiment fills in."""
     index = next(number for number, owner in enumerate(owners) if run_kind(owner).retry is Retry.TRIAL)
     trial = str(metadata(owners[index]).get("name", ""))
     if index == 0:
@@ -412,7 +411,7 @@ def _of_trial(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Ta
 
 
 def _of_role(labels: Mapping[str, str], owners: Sequence[Mapping[str, Any]]) -> TaskName:
-    """A pod of the training operator or of the MPI operator: its role, numbered where the role has several pods."""
+    """The task of a training or MPI operator's pod: its role, numbered if the role has several pods."""
     role = labels.get(_ROLE) or labels[_MPI_ROLE]
     fields = (field for owner in owners for field in mapping(owner.get("spec")).items())
     replicas = mapping(next((value for key, value in fields if key.endswith("ReplicaSpecs")), {}))
@@ -437,7 +436,7 @@ def _member(
     job: Mapping[str, Any],
     owners: Sequence[Mapping[str, Any]],
 ) -> TaskName:
-    """A pod of a JobSet: its replicated job, numbered through all its Jobs where there are several pods."""
+    """The task of a JobSet's pod: its replicated job, numbered through all its Jobs if there are several pods."""
     name = labels[_REPLICATED]
     pods = _count(mapping(job.get("spec")).get("parallelism"), 1)
     replicas = 1
@@ -463,7 +462,7 @@ def _count(value: object, default: int) -> int:
 
 
 def workflow_task(node_name: str, *, is_kfp: bool) -> TaskName:
-    """The task of a node of a Workflow, by the whole name of the node."""
+    """The task of a Workflow's node, by the node's full name."""
     if len(node_name) > _LONGEST_NODE_NAME:  # two long names stay two
         digest = hashlib.sha256(node_name.encode(errors="replace")).hexdigest()[:12]
         node_name = f"{node_name[:_LONGEST_NODE_NAME]}.{digest}"
@@ -474,7 +473,7 @@ def workflow_task(node_name: str, *, is_kfp: bool) -> TaskName:
         if is_kfp and name == _KFP_ITERATIONS:
             iteration = number  # that of the task inside, as in a local run: loop/train-3
         elif is_kfp and name == _KFP_HOOK:
-            names = names[:-1]  # what is in the hook of an exit handler stands beside it
+            names = names[:-1]  # tasks in an exit handler's hook stand beside it
         elif not (is_kfp and name in _KFP_WRAPPERS):
             names.append((name, iteration if number is None else number))
             iteration = None
@@ -492,7 +491,7 @@ def _segments(node_name: str) -> Iterator[tuple[str, str | None]]:
         if text[:1] == "(":
             found = _ITERATION.match(text)
             number = number or (found[1] if found else None)
-        elif not text or text == ".":  # a bracket that is not closed separates as a dot does
+        elif not text or text == ".":  # an unclosed bracket separates like a dot
             if name:
                 yield name, number
             name, number = "", None
@@ -504,7 +503,7 @@ def _segments(node_name: str) -> Iterator[tuple[str, str | None]]:
 
 
 class Step(NamedTuple):
-    """Argo's status of a Workflow's task as a whole, with all of its tries."""
+    """Argo's status of a Workflow's whole task, with all its tries."""
 
     is_over: bool
     is_good: bool
@@ -553,7 +552,7 @@ def _outwardness(name: str) -> tuple[int, bool]:
 
 
 def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
-    """The templates that the owners of a pod hold, nearest owner first; empty where they are read off pods."""
+    """The templates of a pod's owners, nearest first; empty if templates are read from pods."""
     for owner in reversed(owners):
         spec = mapping(owner.get("spec"))
         if run_kind(owner).retry is Retry.JOB and len(owners) == 1:
@@ -613,7 +612,7 @@ _CONTAINERS = ("containers", "initContainers")
 
 
 def _what_is_planned(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a pod's spec that a plan reads: an Argo pod carries its whole template in a variable of each container."""
+    """The part of a pod's spec that a plan reads: an Argo pod has its whole template in a variable of each container."""
     found = {key: spec[key] for key in _PLANNED if key in spec}
     nodes = mapping(spec.get("affinity")).get("nodeAffinity")
     if nodes:
