@@ -65,8 +65,8 @@ The kinds differ:
 ## Every order
 
 The decisions for every order of interruptions and errors with `interruptions.max: {interruptions}` and
-`errors.retries: {errors}`, as for the webhook before each pod. A test runs each order through the journal and through models of all controllers,
-and compares the models with the table above.
+`errors.retries: {errors}`, as for the webhook before each pod. A test runs each order through the journal and through models of
+all controllers, and compares the models with the table above.
 
 | endings | then |
 | --- | --- |

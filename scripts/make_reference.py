@@ -244,8 +244,8 @@ _PAGE = """# Answers of the page
 The answers of `spotwright page` to its own modules under `api/v1/`, only to GET and with the cookie of the printed address.
 Every answer has `"format": "spotwright-page/1"`; version 1 may gain keys, but existing keys keep their meaning. An error is
 `{"error": KIND, "message": SENTENCE}` with a status of 400, 401, 403, 404, 405, 409, 500 or 503. Amounts are
-`{"seconds", "money"}` of node time as in [JSON](json.md). Moments are Unix seconds; in columns, seconds since `t0`. Names, reasons and lines
-have marks such as `<U+202E>` for invisible characters.
+`{"seconds", "money"}` of node time as in [JSON](json.md). Moments are Unix seconds; in columns, seconds since `t0`. Names,
+reasons and lines have marks such as `<U+202E>` for invisible characters.
 
 Parameters are those in the address below; RUN is the whole name of a run.
 """

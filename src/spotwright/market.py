@@ -164,7 +164,7 @@ class MarketModel(NamedTuple):
     """A market to draw from.
 
     ``rate`` is the mean number of losses in an hour with spot: 0.1 for 10 % an hour, 0 for spot that is never lost, 1 for one
-    loss an hour; by default that of the table. ``availability`` is the share of time with spot, 0 to 1; by default it follows
+    loss an hour; by default the table's. ``availability`` is the share of time with spot, 0 to 1; by default it follows
     from the hazards. ``pools`` is the number of pools, ``together`` the share of windows, 0 to 1, in which a pool follows a
     signal common to all pools: pools of one region are lost together more often than by chance.
     """
@@ -267,7 +267,7 @@ def _states(hazards: HazardTable, ticks: int, size: int, tick: float, rng: Any, 
 
 
 def _first_ages(ending: Any, size: int, rng: Any) -> Any:
-    """Drawn ages of the spells at a random moment; the last one stands for all later ones."""
+    """Drawn ages of the spells at a random moment; the last one represents all later ones."""
     alive = np.concatenate([[1.0], np.cumprod(1.0 - ending)])[:-1]
     alive[-1] /= max(1e-12, ending[-1])
     return np.searchsorted(np.cumsum(alive) / alive.sum(), rng.uniform(size=size))

@@ -116,7 +116,7 @@ def never(task: _Task, **options: Unpack[NeverOptions]) -> _Task:
 def defaults(*, spot: str | None = None, **options: Unpack[PreferOptions]) -> Callable[[_Decorated], _Decorated]:
     """Give every task of a pipeline a policy, unless the task has its own.
 
-    It stands above ``@dsl.pipeline``::
+    Write it above ``@dsl.pipeline``::
 
         @spot.defaults(spot="prefer", interruptions=5)
         @dsl.pipeline

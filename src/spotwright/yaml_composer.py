@@ -148,7 +148,7 @@ class Shared(NamedTuple):
 
 
 class Composed(NamedTuple):
-    """One document. ``line`` is that of its ``---``, or of its beginning.
+    """One document. ``line`` is the line of its ``---``, or its first.
 
     ``shared`` has the nodes that aliases name, by their identity.
     """
@@ -168,7 +168,7 @@ def compose(
 ) -> Iterator[Composed]:
     """Compose every document of a text, empty ones included.
 
-    ``reveal`` maps the text of a scalar to what it stands for. ``above`` is the number of the file's lines above the text: all
+    ``reveal`` maps the text of a scalar to its meaning. ``above`` is the number of the file's lines above the text: all
     lines but marks are the file's. ``lenient`` leaves equal keys and non-string keys to the caller, among the pairs of a
     mapping's ``value``; in ``keys`` and ``data`` the first of equal keys counts.
 

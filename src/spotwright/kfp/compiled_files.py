@@ -397,7 +397,7 @@ _NUMBERED = re.compile(r"(.+?)-(\d+)")
 
 
 def line_of(file: str, ir: Mapping[str, Any], path: str) -> int | None:
-    """The line of a task, by its path in the pipeline; ``None`` where it cannot be found."""
+    """The line of a task, by its path in the pipeline; ``None`` if not found."""
     keys = _keys(ir, path)
     if not keys:
         return None
@@ -410,7 +410,7 @@ def line_of(file: str, ir: Mapping[str, Any], path: str) -> int | None:
 
 
 def line_at(file: Path, path: tuple[str | int, ...]) -> int | None:
-    """The line of a YAML file at which a value stands, by its keys from the top; ``None`` where it cannot be found."""
+    """The line of a value in a YAML file, by its keys from the top; ``None`` if not found."""
     if file.suffix not in (".yaml", ".yml"):
         return None
     try:
@@ -499,6 +499,6 @@ def _sdk_name(call: ast.Call) -> str:
 
 
 def place_of(compiled: Compiled, path: str) -> str:
-    """The file and, where it is known, the line of a task in the user's source."""
+    """The file and, if known, the line of a task in the user's source."""
     line = line_of(compiled.source, compiled.ir, path)
     return compiled.source if line is None else f"{compiled.source}:{line}"

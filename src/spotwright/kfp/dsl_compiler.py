@@ -1,7 +1,7 @@
 """Find the KFP SDK's pipeline objects in a module, compile them, and merge nested ones soundly.
 
-It runs where ``kfp`` may be imported: in the compiler's own process, and in a notebook that has imported it already. Every
-import of ``kfp`` stands inside a function.
+It runs where ``kfp`` may be imported: in the compiler's own process, and in a notebook that has imported it already. ``kfp`` is
+imported only inside functions.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class IrPass:
         return PipelineError(f"{self.file_line(place)}: {place}: {what}")
 
     def file_line(self, place: str) -> str:
-        """The file, with the line of the task that a place names, where it can be found."""
+        """The file, with the line of the task that a place names, if found."""
         task = place.removeprefix("task ").partition(":")[0] if place.startswith("task ") else ""
         from spotwright.kfp.compiled_files import line_of  # here: for errors alone
 

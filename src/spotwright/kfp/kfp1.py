@@ -254,7 +254,7 @@ def kfp1_in(tree: ast.AST) -> Iterator[tuple[Kfp1Finding, ast.AST]]:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The calls of a file by the identity of what they call, and those that its names stand for."""
+    """The calls of a file by the identity of the callee, and those assigned to its names."""
 
     calls: Mapping[int, ast.Call]
     assigned: Mapping[str, ast.Call]

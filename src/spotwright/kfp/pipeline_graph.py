@@ -264,7 +264,7 @@ def _read_dag(
 def _read_step(
     ir_pass: IrPass, names: Mapping[str, str], key: str, raw: Mapping[str, Any], path: str
 ) -> TaskSpec | None:
-    """Read a task, and its DAG where it is a pipeline. ``path`` is the path of the DAG around it."""
+    """Read a task, and its DAG if it is a pipeline. ``path`` is the path of the DAG around it."""
     name = names[key]
     here = f"{path}/{name}" if path else name
     if "/" in name or name in ("", ".", ".."):
@@ -320,7 +320,7 @@ def _check_task(ir_pass: IrPass, dag: Dag, task: TaskSpec, place: str) -> None:
 
 
 def _inputs_in_texts(task: TaskSpec) -> set[str]:
-    """The inputs whose placeholders stand in the task's constants, or in an importer's address and metadata."""
+    """The inputs with placeholders in the task's constants, or in an importer's address and metadata."""
     texts: list[Any] = [source.value for source in task.parameters.values() if isinstance(source, Constant)]
     if isinstance(task.executor, Importer):
         texts += [task.executor.uri, task.executor.metadata]

@@ -121,7 +121,7 @@ def undo_placement(file: object, pipeline: dict[str, Any], platform: dict[str, A
 
 
 def read_placed_policies(file: object, platforms: Mapping[str, Any]) -> dict[str, Layer]:
-    """The policies of the configuration with which the file was placed, by the paths of tasks; empty where it was not placed."""
+    """The policies of the configuration with which the file was placed, by the paths of tasks; empty if it was not placed."""
     text = _mapping_at({"platforms": platforms}, POLICIES[:-1]).get(POLICIES[-1])
     if text is None:
         return {}

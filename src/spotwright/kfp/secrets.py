@@ -236,7 +236,7 @@ class ClusterObjects:
         return environment
 
     def files(self, refs: KeyRefs) -> Mapping[str, str]:
-        """The files of one object. Raises :class:`PipelineError` where it is missing and not optional."""
+        """The files of one object. Raises :class:`PipelineError` if it is missing and not optional."""
         values = self.values.get((refs.kind, refs.name))
         if values is None and not refs.optional:
             raise self._missing(refs, "", "")

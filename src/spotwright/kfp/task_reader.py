@@ -151,7 +151,7 @@ def upstream_of(names: Names, task: Mapping[str, Any], *sources: Mapping[str, So
 
 
 def read_condition_of(ir_pass: IrPass, task: Mapping[str, Any], path: str) -> CelCondition | None:
-    """The condition under which a task runs; ``None`` where it always does."""
+    """The condition of a task; ``None`` if it always runs."""
     trigger = task.get("triggerPolicy") or {}
     if isinstance(trigger.get("strategy"), int):  # protobuf keeps the number of an unknown value
         ir_pass.refuse(path, f"its triggerPolicy has the unknown strategy {trigger['strategy']}")
@@ -168,7 +168,7 @@ def read_condition_of(ir_pass: IrPass, task: Mapping[str, Any], path: str) -> Ce
 
 
 def read_loop(ir_pass: IrPass, task: Mapping[str, Any], path: str) -> Loop | None:
-    """The loop of a task; ``None`` where it has none. Raises :class:`PipelineError` for an iterator without items."""
+    """The loop of a task; ``None`` without one. Raises :class:`PipelineError` for an iterator without items."""
     over_parameters, over_artifacts = task.get("parameterIterator"), task.get("artifactIterator")
     if over_parameters and over_artifacts:
         raise ir_pass.error(f"task {path}", "parameterIterator and artifactIterator cannot both be there")
@@ -481,7 +481,7 @@ def read_task(
     component: tuple[str, Mapping[str, Any]],
     path: str,
 ) -> TaskSpec | None:
-    """Read one task; ``None`` where it uses an unsupported feature, which ``ir_pass`` records.
+    """Read one task; ``None`` if it uses an unsupported feature, which ``ir_pass`` records.
 
     ``names`` are the names of the tasks around it, by their keys in the document; ``key`` is its own.
     """

@@ -259,7 +259,7 @@ def _key_refs(settings: Mapping[str, Any]) -> Iterator[KeyRefs]:
 
 
 def _name(each: Mapping[str, Any], word: str) -> str | None:
-    """The name of a secret or config map; ``None`` where it is an input without a value."""
+    """The name of a secret or config map; ``None`` for an input without a value."""
     parameter = f"{word}NameParameter"
     name = each.get(parameter) if parameter in each else each.get(f"{word}Name")
     return None if name is None else _name_or_empty(name)

@@ -246,7 +246,7 @@ def fill(value: Any, parameters: Mapping[str, Any], artifacts: Mapping[str, Any]
 
 
 def parameter_placeholders(value: Any) -> set[str]:
-    """The names of the parameters whose placeholders stand in the texts of a JSON value."""
+    """The names of the parameters with placeholders in the strings of a JSON value."""
     names: set[str] = set()
 
     def collect(match: re.Match[str]) -> str:

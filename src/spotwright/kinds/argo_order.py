@@ -176,7 +176,7 @@ _HOOK_OF = 4  # steps from the hooks of a step to its template
 
 
 def _locks(synchronization: Mapping[str, Any]) -> set[str]:
-    """The mutexes of a template; an empty name stands for semaphores, and for mutexes that the run names."""
+    """The mutexes of a template; an empty name means semaphores, and mutexes that the run names."""
     mutexes = mappings([synchronization.get("mutex")]) + mappings(synchronization.get("mutexes"))
     names = {f"{one.get('namespace') or ''}/{one.get('name')}" for one in mutexes}
     known = {name for name in names if "{{" not in name}

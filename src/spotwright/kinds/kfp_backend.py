@@ -181,7 +181,7 @@ def is_backend_workflow(data: Mapping[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class _Step:
-    """The DAG task of a Workflow that runs one task of the pipeline. ``at`` is its path, ``driver`` that of its driver's task."""
+    """The DAG task of a Workflow that runs one task of the pipeline. ``at`` is its path, ``driver`` its driver's."""
 
     at: Path
     driver: Path
@@ -324,7 +324,7 @@ def _component_of(step: _Step) -> str:
 
 
 def _referenced(value: Any) -> str:
-    """The name of the workflow parameter that an argument stands for."""
+    """The name of the workflow parameter that an argument refers to."""
     text = str(value or "")
     before, after = _REFERENCE
     return text[len(before) : -len(after)] if text.startswith(before) and text.endswith(after) else ""

@@ -103,7 +103,7 @@ class Mount(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A PersistentVolumeClaim that pods have as a volume, by its name, or by that of the template from which it is made.
+    """A PersistentVolumeClaim that pods have as a volume, by its name, or by its template's.
 
     ``path`` leads to its name or its template in the object. ``spec`` is the claim's; empty for a named one, which is another
     object. ``mounts`` are the containers' mounts. ``tasks`` are the names of the calls whose pods have it, ``None`` for all
@@ -302,12 +302,12 @@ class Kind(NamedTuple):
     ``places`` locates its pods, ``holds`` the objects of other kinds inside it. ``claims`` are the object's claims, ``order``
     is the order of its pods; without it all run at one time. ``retry`` is who recreates a lost one, ``retries`` has the fields
     for it, ``mechanisms`` are its ways of retrying. ``harm`` is the effect of an interruption on people, beyond the work.
-    ``is_gang``: its pods run together or not at all. ``may_work``: its pods serve, unless the label ``spotwright.dev/role:
-    worker`` or its own policy declares them workers. ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted``
-    is the cost of an eviction, where it may be free; without it, an eviction counts as a failure. ``pods_label`` is the label
-    that only its pods have and whose value identifies them, ``restart_label`` the one with the number of the restart, shared by
-    all its pods. ``suspended_by`` is the path of the field that suspends it: its pods are deleted, and recreated when it
-    resumes. ``makes_pods_later``: its controller backs off after failures.
+    ``is_gang``: its pods run together or not at all. ``may_work``: its pods serve, unless the label
+    ``spotwright.dev/role: worker`` or its policy declares them workers. ``is_of_nodes``: it describes nodes and has no pods.
+    ``why_not_evicted`` is the cost of an eviction, where it may be free; without it, an eviction counts as a failure.
+    ``pods_label`` is the label that only its pods have and whose value identifies them, ``restart_label`` the one with the
+    number of the restart, shared by all its pods. ``suspended_by`` is the path of the field that suspends it: its pods are
+    deleted, and recreated when it resumes. ``makes_pods_later``: its controller backs off after failures.
 
     ``leads`` tells by a role's name whether all others need it. ``is_partial``: another object completes its pods.
     ``shows_pods_of_another``: it describes pods that another object has. ``annotations`` is the path of a holder's pod

@@ -43,7 +43,7 @@ class LintReport:
 
     @property
     def not_judged(self) -> list[NotJudged]:
-        """What no rule could look at."""
+        """What no rule could check."""
         every = (finding for file in self.files for finding in (*file.findings, *file.allowed))
         return [finding.not_judged for finding in every if finding.not_judged is not None]
 
@@ -70,7 +70,7 @@ _LONGEST_NAME = 3  # words at the beginning of a text that name the object
 
 
 def _alike(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
-    """Findings of one rule in one file that differ only in the name of the object, each group where its first stands."""
+    """Findings of one rule in one file that differ only in the name of the object, each group at its first one's place."""
     groups: list[list[Finding]] = []
     by_rule: dict[tuple[str, str, str, Severity], list[list[Finding]]] = {}
     for finding in findings:
@@ -90,7 +90,7 @@ def _says_the_same(one: str, other: str) -> bool:
 
 
 def _names(one: str, other: str) -> tuple[str, str]:
-    """What stands before the common end of two texts; empty for equal ones."""
+    """The differing beginnings of two texts; empty for equal ones."""
     words, others = one.split(" "), other.split(" ")
     same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(reversed(words), reversed(others), strict=False))))
     return " ".join(words[: len(words) - same]), " ".join(others[: len(others) - same])

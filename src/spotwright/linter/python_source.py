@@ -1,6 +1,6 @@
 """A pipeline file in Python under lint: its text and its syntax tree. It is parsed and never run.
 
-Rules ask in which part of the file a node stands: the body of a component runs in a pod, all else when the file is loaded.
+Rules ask for a node's part of the file: the body of a component runs in a pod, all else when the file is loaded.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def asks_for_spot(file: PythonFile) -> bool:
 
 
 def names_spot_label(nodes: Iterable[ast.AST]) -> bool:
-    """Whether a label of spot nodes stands among the texts, with its value."""
+    """Whether a label of spot nodes is among the strings, with its value."""
     texts = _texts(nodes)
     return any(key in texts and not texts.isdisjoint(values) for key, values in SPOT_LABELS.items())
 

@@ -203,7 +203,7 @@ def pod(
     container: str = "",
     image: str = "app:1",
 ) -> str:
-    """An object whose pods stand under ``spec.template``."""
+    """An object with its pods under ``spec.template``."""
     return (
         f"apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: app\nspec:\n  selector: {{matchLabels: {{app: app}}}}\n"
         "  template:\n    metadata:\n      labels: {app: app}\n    spec:\n"

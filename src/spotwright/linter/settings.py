@@ -1,4 +1,4 @@
-"""What rules need of the configuration, computed once for all files: pools, labels and taints, the target, rules that are off.
+"""The rules' view of the configuration, computed once for all files: pools, labels and taints, the target, rules that are off.
 
 Without a ``spotwright.yaml`` the pools are unknown: then only labels and taints that the providers set count, and rules
 about pools have no findings.

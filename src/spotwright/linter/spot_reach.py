@@ -103,7 +103,7 @@ def shuns_spot(expression: Expression) -> bool:
     """Whether no spot node of the provider that has this label meets a condition.
 
     A former value counts if it is required; a condition that only excludes it does not keep pods off present nodes. A
-    key without a domain may mean anything (``lifecycle: production``), unless a value of spot nodes stands beside it.
+    key without a domain may mean anything (``lifecycle: production``), unless it has a value of spot nodes.
     """
     key, values = expression.key, providers.SPOT_LABELS.get(expression.key, ())
     if not values or ("/" not in key and set(values).isdisjoint(expression.values)):

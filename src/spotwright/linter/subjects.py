@@ -1,4 +1,4 @@
-"""What rules look at: objects, pod templates, compiled pipelines and Python files, each with the lines of its parts.
+"""The subjects of rules: objects, pod templates, compiled pipelines and Python files, each with the lines of its parts.
 
 An object is a document, an item of a list, or the trial inside an experiment. A document under lint may hold anything anywhere,
 so rules read values of any shape with the functions here.
@@ -273,7 +273,7 @@ _LEVEL = {key: POD[key] for key in (*_HELD, "volumes") if key in POD}
 
 
 class Container(NamedTuple):
-    """One container: where it stands, and its fields."""
+    """One container: its path, and its fields."""
 
     path: Path
     value: Shape
@@ -302,7 +302,7 @@ class Source(Protocol):
 class Pods:
     """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` the paths of a holder's parts.
 
-    ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
+    ``form`` is as in :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
     ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``group`` has how
     many there are and in what order, ``claims`` come from :func:`~spotwright.kinds.situation.pod_claims`, with paths
     from the owner.
@@ -551,7 +551,7 @@ def _role(owner: KubeObject, path: Path) -> str:
 
 
 def role_duty(owner: KubeObject, duty: PodRole, role: str, metadata: Shape) -> PodRole:
-    """What pods of a role are for, where the kind alone does not say it."""
+    """The purpose of a role's pods, if the kind alone does not determine it."""
     wish = mapping_at(owner.value, "metadata", "labels").get(SPOT_LABEL)
     if duty is PodRole.WORKER and hook_of(owner.value.get("metadata")) and wish is None:
         return PodRole.HOOK

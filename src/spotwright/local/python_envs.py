@@ -162,7 +162,7 @@ class _Build:
     process: subprocess.Popen[bytes]
     pidfd: int
     log: int
-    log_begin: int  # earlier builds wrote what stands before
+    log_begin: int  # earlier builds wrote the text before it
     on_end: list[OnEnd] = field(default_factory=list)
 
 

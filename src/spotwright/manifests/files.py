@@ -259,7 +259,7 @@ def _is_json(file: str, body: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What objects share while they are placed: the objects of one command, and in copies of one file.
+    """The shared state of a placement: the objects of one command, and in copies of one file.
 
     A copy for a file also finds this file's objects, and has its own ``may_add`` and ``additions``. ``answered_paths``: the
     patterns of ``--pod-path`` that lead to a pod spec, and those reported not to.

@@ -134,7 +134,7 @@ def _from_outside(document: Document, at: Path, key: str, outside: Outside | Non
 def restored(text: str, whole: Extent, annotation: Extent, record: Mapping[str, Any]) -> str | None:
     """The file's text with the original bytes of one object; ``None`` if the object has changed since it was placed.
 
-    ``whole`` is the extent of the object in ``text``, ``annotation`` that of the record in it.
+    ``whole`` is the extent of the object in ``text``, ``annotation`` its record's.
     """
     before, behind, old = record["cut"]
     start, end = annotation.start - before, annotation.end + behind
@@ -255,7 +255,7 @@ def _entries(
 
 
 def _in_result(path: Path, lengths: Mapping[Path, int]) -> list[str | int]:
-    """A path in the placed document, where the new items of a list stand before the old ones."""
+    """A path in the placed document, where new items of a list precede the old ones."""
     if not lengths:
         return list(path)
     steps = enumerate(path)

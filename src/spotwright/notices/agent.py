@@ -409,7 +409,7 @@ _BACKLOG = 128
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address to listen at. Port 0 stands for any free port."""
+    """Address to listen at. Port 0 means any free port."""
 
     host: str
     port: int

@@ -292,7 +292,7 @@ def _planned_end(run: KeptRun) -> tuple[float, float] | None:
 
 
 def _changes(run: KeptRun, question: _Question) -> dict[str, Any]:
-    """What came after a number. ``reset``: load everything again."""
+    """The changes after a number. ``reset``: load everything again."""
     place = run.place
     after = _number(question, "after") or 0
     if str(question.get("made_at")) != place["made_at"] or after > run.seq:

@@ -348,7 +348,7 @@ def _beside(state: RunState, name: str, attempt: AttemptState) -> Iterator[dict[
 
 
 def _waiting(state: RunState, name: str, task: TaskState, attempt: AttemptState) -> dict[str, Any] | None:
-    """What the newest attempt of a task waits for, and what follows."""
+    """The newest attempt's wait, and the next step."""
     if attempt is not task.last or not attempt.is_live or state.tasks.get(task.path) is not task:
         return None
     waiting = waiting_for(state, task, booting_nodes(state))

@@ -96,7 +96,7 @@ _OF_ACCOUNT = ("prices", "has_prices", "cost", "wasted", "saved")
 
 
 def head(reader: RunReader, costs: Account | None = None) -> dict[str, Any]:
-    """The head above all views of a run.
+    """The head of a run, above all its views.
 
     - ``run``, ``made_at`` (nanoseconds: another number is another run of this name), ``seq`` (the last event);
     - ``summary``: :func:`line`;

@@ -119,16 +119,16 @@ class RunIndex:
     # -- questions
 
     def runs(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """The lines for a question.
+        """The lines of the runs that match a question.
 
         ``limit`` (50, at most 500), ``from`` (the number of the first row, from 0) or ``before`` (go on after the run of this
         name); ``status``, ``cause`` (a cause, ``interruption`` or ``error``), ``namespace``, ``q`` (text that the name or the
         pipeline contains); ``sort`` (by default the newest first).
 
-        In the answer ``total`` counts the rows in all, ``next`` is what to ask for as ``before`` (empty at the end), and
-        ``indexed`` of ``of`` runs have a line: filters and orders know these alone. A row of a run that was not read yet has
-        ``unread``, one of a run that cannot be read ``problem``, and both have only ``run`` and ``started_at`` besides.
-        Raises :class:`InputError`.
+        In the answer ``total`` counts all rows, ``next`` is the value of ``before`` for the next page (empty at the end), and
+        ``indexed`` of ``of`` runs have a line: only these are filtered and ordered. The row of a run that was not read yet has
+        ``unread``, of an unreadable run ``problem``; both have only ``run`` and ``started_at`` besides. Raises
+        :class:`InputError`.
         """
         asked = _asked(question)
         if asked.cause and asked.cause not in _GROUPS and not self._source.tells_causes:

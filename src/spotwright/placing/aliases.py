@@ -94,7 +94,7 @@ class WriteOut(NamedTuple):
 class Sharing:
     """Where the edits of a document with aliases are made.
 
-    ``edits`` are made where they stand. ``silent`` are made with others: inside a value that is written out, or at the anchor of
+    ``edits`` are made in place. ``silent`` are made with others: inside a value that is written out, or at the anchor of
     an alias that stays.
     """
 
@@ -154,7 +154,7 @@ class _Walk:
         self._text = document.text
 
     def visit(self, node: Node, path: Path | None, value: Any) -> None:
-        """Visit a node that stands in the text itself."""
+        """Visit a node in the text itself."""
         if isinstance(node, MappingNode):
             self._mapping(node, path, value if isinstance(value, dict) else node.data)
         elif isinstance(node, SequenceNode):
@@ -178,7 +178,7 @@ class _Walk:
             self._finals[id(node)] = value
 
     def _alias(self, node: Node) -> Any:
-        """The event of the alias that stands here for a node; ``None`` if the node itself stands here."""
+        """The event of the alias here; ``None`` if the node itself is here."""
         if id(node) not in self._shared or id(node) not in self._finals:
             return None
         event = self._shared[id(node)].aliases[self._met[id(node)]]

@@ -276,7 +276,7 @@ class PlaceContext:
 
     @property
     def name(self) -> str:
-        """The object's name in policies; if it has none, that of its owner."""
+        """The object's name in policies, else its owner's."""
         own = name_of(self.get("metadata", default={}))
         return own or self.owner or str(self.get("kind", default="object")).lower()
 
@@ -315,7 +315,7 @@ class PlaceContext:
 
     @property
     def namespace(self) -> str | None:
-        """The namespace of the object, or else that of the object around it; ``None`` if neither says it."""
+        """The namespace of the object, else of the object around it; ``None`` if neither has one."""
         own = self.get("metadata", "namespace", default=None)
         if own is None and self.outer is not None:
             return self.outer.namespace

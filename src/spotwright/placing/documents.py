@@ -62,7 +62,7 @@ def hide(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """Turn the hidden pairs in a string back into the characters that they stand for."""
+    """Turn the hidden pairs in a string back into their characters."""
     return _HIDDEN.sub(lambda pair: str(json.loads(f'"{pair[0].translate(_REVEAL)}"')), text)
 
 
@@ -161,7 +161,7 @@ class Document:
         return value_of(node) if isinstance(node, ScalarNode) else node.data
 
     def line(self, path: Path) -> int:
-        """The line of a path in the file, counted from 1; if the path is missing, that of its nearest ancestor."""
+        """The line of a path in the file, counted from 1; or of its nearest ancestor if it is missing."""
         for length in range(len(path), -1, -1):
             key = self.key_node(path[:length]) if length and isinstance(path[length - 1], str) else None
             node = key or self.node(path[:length])
@@ -179,7 +179,7 @@ class Document:
         return show(path)
 
     def reparse(self, text: str) -> Document | None:
-        """Parse another version of the file's text and return this document in it; ``None`` where it is not there."""
+        """Parse another version of the file's text and return this document in it; ``None`` if it is gone."""
         documents = parse(text, self.file, self.above)
         return next((document for document in documents if document.index == self.index), None)
 

@@ -114,7 +114,7 @@ def nothing(note: str = "", *, is_reported: bool = False) -> Fact:
 class Mechanism:
     """A kind's way of retrying an attempt, with the enforcer of each field of the policy.
 
-    ``title`` is its heading on the page of a kind; empty where it is the only way or the usual one. ``facts`` has every field
+    ``title`` is its heading on the page of a kind; empty for the only or the usual one. ``facts`` has every field
     of the policy, ``spot`` by its value, and ``errors.retries: 0`` for kinds that retry no error. ``is_of_another``: another
     object decides, such as a TrainJob's runtime.
     """

@@ -103,7 +103,7 @@ rendezvous ``static`` does not read it and always shares; ``--master-port``, ``-
 """
 
 SHARES_ITS_STORE = "ranks that start again, and a pod that comes for a lost one, may wait in vain"
-"""What happens without the variable, as a clause for messages."""
+"""The effect of a missing variable, as a clause for messages."""
 
 SHARED_TEMPLATE = (
     "which is one of them, and they share one template, so the rendezvous cannot stay on on-demand alone: give it a replicated "
@@ -112,7 +112,7 @@ SHARED_TEMPLATE = (
 """Why a rendezvous by c10d is on spot, and what to do, as the end of a message."""
 
 TORCHRUN_REASON = "ranks that start again meet, and so does an agent that comes for a lost one"
-"""What the variable is for."""
+"""The purpose of the variable."""
 
 _STARTS_TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b|\baccelerate\s+launch\b")
 _BY_AGENT = "WORKER_COMMAND"  # jobset v0.12, cmd/in-place-restart-agent
@@ -336,7 +336,7 @@ class Delivery(StrEnum):
 
 
 def delivery(target: Mapping[str, str]) -> tuple[Delivery | None, str]:
-    """What ``target.package`` says, with its value; ``None`` without it."""
+    """The way that ``target.package`` sets, with its value; ``None`` without it."""
     package = target.get("package", "")
     if not package:
         return None, ""
@@ -396,7 +396,7 @@ def _lacks_library(text: str) -> bool:
 
 
 def _text(container: Any) -> str:
-    """What a container starts: its command, or what JobSet's agent of in-place restarts starts in it."""
+    """A container's command, or the one that JobSet's agent of in-place restarts starts in it."""
     if not isinstance(container, dict):
         return ""
     given = (container.get(key) for key in ("command", "args"))

@@ -386,7 +386,7 @@ class DataDocument(Document):
 
 
 def data_document(data: Mapping[str, Any], name: str) -> DataDocument:
-    """The document of an object; ``name`` stands for it in messages."""
+    """The document of an object; ``name`` is its name in messages."""
     return DataDocument(name, "", _NO_TEXT, 0, 0, 0, data=data)
 
 

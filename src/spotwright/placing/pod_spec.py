@@ -392,7 +392,7 @@ def _refuse(
 
 
 def refuse_at_template(ctx: PlaceContext, template: Path) -> None:
-    """Refuse a pod template without a ``spec``, and fields of the pod spec that stand in the template or in a container."""
+    """Refuse a pod template without a ``spec``, and fields of the pod spec in the template or a container."""
     spec, given = (*template, "spec"), ctx.editor.get(template)
     _refuse(ctx, given, template, spec, POD_FIELDS)
     pod = given.get("spec") if isinstance(given, dict) else None

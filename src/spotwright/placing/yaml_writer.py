@@ -223,7 +223,7 @@ class _Writer:
             head = lines[0][one.column + len('"":') :]
             while text[start - 1] == " ":
                 start -= 1
-            if text[start - 1] != ":":  # the alias stands on its own line
+            if text[start - 1] != ":":  # the alias has its own line
                 start, head = one.start, head.lstrip(" ")
             remark = f" {rest.strip()}" if len(lines) > 1 and rest.strip() else ""
             new = newline.join([head + remark, *lines[1:]])
@@ -263,7 +263,7 @@ def _at_the_end(text: str, position: int) -> str:
 
 
 def _before(node: Node) -> str:
-    """The anchor of a node as it stands before a new value; empty if it has none."""
+    """The anchor of a node, to write before a new value; empty without one."""
     return "" if anchor_of(node) is None else f"&{anchor_of(node)} "
 
 
@@ -579,7 +579,7 @@ def _emptied(document: Document, node: Node) -> Splice:
 
 
 def _extent(document: Document, node: Node, position: int) -> tuple[int, int]:
-    """The extent of the value that stands at or behind a position: of the node itself, or of an alias that names it."""
+    """The extent of the value at or behind a position: the node itself, or an alias of it."""
     if node.start_mark.index < position and id(node) in document.shared:
         for alias in document.shared[id(node)].aliases:
             if alias.start_mark.index >= position:

@@ -375,7 +375,7 @@ class PodWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterInventory:
-    """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` the nodes without a pool.
+    """The subject of all checks. ``members`` are the nodes of each pool; ``strangers`` the nodes without a pool.
 
     ``unread`` are the pods and ConfigMaps with a malformed field, which cannot be compared. ``knows_nodes``: there are no other
     nodes. ``autoscalers`` come from the ConfigMaps of the cluster autoscaler.
@@ -609,7 +609,7 @@ def _pod_specs(value: Any, path: Path, argo: tuple[int, int]) -> Iterator[_PodSp
 
 
 def _steps(workflow: Mapping[str, Any], top: Path, base: Path, argo: tuple[int, int]) -> Iterator[_PodSpec]:
-    """The pod specs of a workflow's templates that run code; ``base`` is where the workflow stands, ``top`` its spec in it."""
+    """The pod specs of a workflow's templates that run code; ``base`` is the workflow's path, ``top`` its spec in it."""
     get = partial(value_at, workflow)
     for template in templates(get, top):
         paths = code_paths(get, template)

@@ -297,7 +297,7 @@ def _quoted(word: Word) -> str:
 class Request:
     """One pool to make. ``pools`` are the configuration's, ``ladder`` its default policy's.
 
-    ``cluster`` is the name of the cluster, empty where it is not known. ``grace_period``: the longest one of the configuration's
+    ``cluster`` is the name of the cluster, empty if unknown. ``grace_period``: the longest one of the configuration's
     policies, in seconds. ``warnings`` must be read even if the text goes straight into a shell.
     """
 

@@ -1,4 +1,4 @@
-"""What the tracer observed of one attempt: file operations, stray files, the answer to SIGTERM, and connections.
+"""The tracer's observations of one attempt: file operations, stray files, the answer to SIGTERM, and connections.
 
 The answer to SIGTERM is read when the signal arrives: ``/proc/PID/status`` then shows whether the process ignores it, handles
 it, or ends. A blocked signal never arrives but stays pending, which is read before the notice ends. Source: proc_pid_status(5),

@@ -328,14 +328,14 @@ def _loads(step: StepReport) -> Iterator[str]:
 
 
 def _load(resume: Resume) -> str:
-    """What an attempt loaded instead of the newest whole save."""
+    """The save that an attempt loaded instead of the newest whole one."""
     newest = ", ".join(resume.newest[:_MAX_LOADS_SHOWN])
     loaded = ", ".join(resume.loaded[:_MAX_LOADS_SHOWN]) or "nothing"
     return f"attempt {resume.attempt} loaded {loaded}, and not the newest whole save, {newest}"
 
 
 def _no_further(step: StepReport) -> Iterator[str]:
-    """What attempts saved and loaded in lives that kept only a part of the first life."""
+    """The saves and loads in lives that kept only a part of the first life."""
     for outcome in step.outcomes:
         lives, trial = outcome.lives, outcome.trial
         if lives is None or trial is None or lives.gets_further or step.verdict is not Verdict.GOES_BACK:
@@ -459,7 +459,7 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
 def keep_report(rehearsal: Rehearsal) -> None:
     """Write the report beside the runs of the rehearsal, where ``spotwright page`` finds it.
 
-    Raises :class:`StateError` where it cannot be written.
+    Raises :class:`StateError` if it cannot be written.
     """
     path = StateFolder(rehearsal.state).rehearsal_report
     try:

@@ -96,7 +96,7 @@ _PRICES = {
 
 
 def with_unit(number: str, account: Account) -> str:
-    """A number with its unit: ``0.0059 USD``, or node-hours. :func:`figures` must stand beside it."""
+    """A number with its unit: ``0.0059 USD``, or node-hours. :func:`figures` must be beside it."""
     return f"{number} {'node-hours' if account.unpriced else account.currency}"
 
 

@@ -112,7 +112,7 @@ def _without_status(row: list[str]) -> list[str]:
 def in_pipeline_order(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The tasks in the pipeline's order: those in a loop, branch or nested pipeline directly after it.
 
-    The journal has them in the order in which their pipelines opened. The path of a task begins with that of its pipeline.
+    The journal has them in the order of their pipelines' opening. The path of a task begins with its pipeline's.
     """
     inside: dict[str, list[Mapping[str, Any]]] = {}
     for task in tasks:

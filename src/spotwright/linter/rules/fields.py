@@ -120,7 +120,7 @@ def _index(subject: KubeObject, at: Path, to: tuple[str, ...]) -> str:
 
 
 def _template_indexes(subject: KubeObject, to: tuple[str, ...]) -> dict[Any, int]:
-    """The index of each template of a workflow by its name; of two with one name, that of the first."""
+    """The index of each template of a workflow by its name; of two with one name, the first."""
     names = [mapping_of(one).get("name") for one in subject.items(*to)]
     return {name: index for index, name in reversed(list(enumerate(names))) if isinstance(name, str)}
 

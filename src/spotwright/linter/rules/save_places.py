@@ -96,7 +96,7 @@ def _options(words: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 class LostPlace(NamedTuple):
-    """A place that is gone with the pod or its node: the path of the mount, where it is mounted, and what it is in words."""
+    """A place that is gone with the pod or its node: the path of the mount, where it is mounted, and its kind in words."""
 
     path: Path
     mounted: str

@@ -72,7 +72,7 @@ class _Claim(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name, or that of the template from which it is made."""
+        """Its name, or its template's."""
         return self.mounted.name
 
     @property

@@ -1,1 +1,1 @@
-"""The processes around user code (fork server, shim, executor), which run on the standard library alone."""
+"""The processes around user code (fork server, shim, executor), which use only the standard library."""

@@ -6,8 +6,8 @@ imports only the standard library and KFP's runtime: a forked NumPy generator wo
 OpenMP would hang. (One effect remains: the ``hash()`` of a string is equal in all attempts of a server.) The server ends as
 soon as the engine ends; running attempts continue.
 
-The messages are JSON in the frames of :mod:`.frames` over a UNIX stream socket. The server receives ``{"fork": number,
-"private"}`` with the socket over which the engine will talk to the shim, and the settings for the private folders of its first
+The messages are JSON in the frames of :mod:`.frames` over a UNIX stream socket. The server receives
+``{"fork": number, "private"}`` with the engine's socket to the shim, and the settings for the private folders of its first
 attempt. It sends ``{"ready": true}`` once, and ``{"failed": number, "why"}`` for a shim that could not be forked; a forked shim
 reports itself. ``{"reap": number}`` requests the end of a killed shim's processes; ``{"reaped": number}`` confirms it.
 

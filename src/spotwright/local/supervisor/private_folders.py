@@ -279,7 +279,7 @@ def _key(wanted: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _visible_paths(wanted: Mapping[str, Any], roots: _Roots) -> dict[str, str]:
-    """What to mount, outermost first: private folders as *empty* or *readable*, and in them what the attempt must see."""
+    """The mounts, outermost first: private folders as *empty* or *readable*, and the paths in them that the attempt must see."""
     layered = _layered(wanted, roots)
     shared = {*map(os.path.realpath, wanted["shared"]), *_mount_points_below(layered)} - {roots.home, *roots.temporary}
     readable = {*map(os.path.realpath, wanted["readable"]), *_of_interpreter(tuple(sys.path)), *layered}
