@@ -68,6 +68,23 @@ def test_the_resources_of_the_whole_pod_hold_and_those_of_its_containers_beside_
     assert pod_requests(spec) == {"cpu": 7000, "memory": 2**30, "nvidia.com/gpu": 2}
 
 
+@pytest.mark.parametrize(
+    ("init", "cpu"),
+    [
+        ([], 2000),
+        ([{"cpu": 5}], 5000),
+        ([{"cpu": 1, "sidecar": True}], 3000),
+        ([{"cpu": 1, "sidecar": True}, {"cpu": 5}], 6000),
+        ([{"cpu": 5}, {"cpu": 1, "sidecar": True}, {"cpu": 1, "sidecar": True}], 5000),
+    ],
+)
+def test_a_sidecar_runs_beside_all_that_starts_after_it(init: list[dict[str, Any]], cpu: int) -> None:
+    always = {True: {"restartPolicy": "Always"}, False: {}}
+    made = [{"resources": {"requests": {"cpu": each["cpu"]}}, **always["sidecar" in each]} for each in init]
+
+    assert pod_requests({**limits("cpu", 2), "initContainers": made}) == {"cpu": cpu}
+
+
 def test_a_pool_of_unknown_size_may_fit_and_is_said_not_to_be_judged() -> None:
     made = ladder(PodRequirements({"cpu": 1000}), _CPU, _UNKNOWN)
 

@@ -204,25 +204,33 @@ def _spec(ctx: PlaceContext, path: Path) -> Mapping[str, Any]:
 
 
 def pod_requests(spec: Mapping[str, Any]) -> Resources:
-    """The requests of a pod: the sum of its containers, or the largest init container, and its overhead.
+    """The requests of a pod: the most that runs at one time, of its init containers or of its containers, and its overhead.
 
-    A limit counts as a request. ``spec.resources`` overrides the containers' sum for the resources that it names.
+    An init container with ``restartPolicy: Always`` (a sidecar) runs beside all that start after it. A limit counts as a
+    request. ``spec.resources`` overrides the containers' sum for the resources that it names.
 
     A quantity that is a placeholder (``${...}``, ``{{...}}``) counts as one GPU, or as none of another resource. Source:
-    Kubernetes, "Resource Management for Pods and Containers". Raises :class:`PodSpecError`.
+    Kubernetes, "Resource Management for Pods and Containers" and "Sidecar Containers". Raises :class:`PodSpecError`.
     """
-    running: dict[str, int] = {}
-    for index, container in enumerate(spec.get("containers") or ()):
-        for name, amount in _container(("containers", index), container).items():
-            running[name] = running.get(name, 0) + amount
+    beside: dict[str, int] = {}  # sidecars so far: they run on
+    first: dict[str, int] = {}
     for index, container in enumerate(spec.get("initContainers") or ()):
-        for name, amount in _container(("initContainers", index), container).items():
-            running[name] = max(running.get(name, 0), amount)
+        together = _sum(beside, _container(("initContainers", index), container))
+        first = {name: max(first.get(name, 0), together.get(name, 0)) for name in first | together}
+        if isinstance(container, dict) and container.get("restartPolicy") == "Always":
+            beside = together
+    running = beside
+    for index, container in enumerate(spec.get("containers") or ()):
+        running = _sum(running, _container(("containers", index), container))
+    running = {name: max(first.get(name, 0), running.get(name, 0)) for name in running | first}
     running |= _container((), spec)
     if overhead := spec.get("overhead"):
-        for name, amount in _container((), {"resources": {"requests": overhead}}).items():
-            running[name] = running.get(name, 0) + amount
+        running = _sum(running, _container((), {"resources": {"requests": overhead}}))
     return running
+
+
+def _sum(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {name: some.get(name, 0) + more.get(name, 0) for name in {**some, **more}}
 
 
 def _container(path: Path, container: Any) -> dict[str, int]:
