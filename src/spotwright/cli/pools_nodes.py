@@ -129,7 +129,7 @@ def check_json(findings: Sequence[Finding], not_judged: Sequence[NotJudged]) -> 
 
 
 def _works(files: Sequence[Path], config: Config, objects: Objects) -> list[PodWork | Finding]:
-    """The pods of the manifests; settings of kubelets and PriorityClasses among them join those of the nodes' file.
+    """The pods of the manifests; their kubelet settings and PriorityClasses are added to the nodes' file's.
 
     A manifest that cannot be read is a finding beside the others. Raises :class:`InputError` where none can.
     """

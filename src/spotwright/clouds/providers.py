@@ -146,7 +146,7 @@ def azure_zone(label: str) -> tuple[str, str] | None:
 
 
 def commands_to_free(node: str) -> tuple[str, str]:
-    """The command that taints the Node object as out of service, and the one that deletes it."""
+    """The commands that taint the Node object as out of service, and that delete it."""
     return (
         f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
         f"kubectl delete node {node}",

@@ -259,7 +259,7 @@ class _Review(NamedTuple):
 
 
 class _Agreement:
-    """The pools that a gang's pods agreed on, as far as known, and the choice of this pod if it is the first."""
+    """The known pools of a gang's agreement, and the choice of this pod if it is the first."""
 
     def __init__(self, gang: str, known: Mapping[str, tuple[str, ...]]) -> None:
         self.gang, self.known = gang, dict(known)

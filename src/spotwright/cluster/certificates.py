@@ -410,7 +410,7 @@ class Renewal:
         self._refused_looks = 0  # consecutive checks at which callers would have refused the files' certificate
 
     async def look(self, publish: Publish, warn: Warn) -> None:
-        """Renew what is due, publish a new authority, serve a new certificate, and warn of one that expires or is refused."""
+        """Renew due certificates, publish a new authority, serve a new certificate, and warn of an expiring or refused one."""
         problem = ""
         try:
             self._read_authorities()

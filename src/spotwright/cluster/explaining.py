@@ -183,17 +183,17 @@ def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namesp
     A run is named as in ``runs --cluster``, or by its id in Kubeflow Pipelines.
 
     Each of ``pods`` has its ``name``, ``task`` and ``attempt`` (null where no run has it), ``status`` (waiting, running,
-    ended), ``node``, ``pool``, ``capacity``, ``scheduler`` (what kube-scheduler says of a pod that waits),
-    ``not_started`` (what holds up a pod on its node, such as a volume that cannot be mounted), ``rung``
-    (``number`` from 1, ``of``, ``pools``, ``is_open``: it may have a node of any rung, and ``number`` is null until it has),
-    ``pools`` (of a pod without a node: each of its ladder's with its ``pool``, ``is_asked``: the pod admits it, ``state``: what
-    its autoscaler says, ``since`` when, ``until``: it is passed over), ``move`` (null, or what becomes of a pod without a
-    node: ``at`` it is evicted, ``to`` the pools of the next one, ``stays``: why not, ``backoff``: the seconds for which its
-    Job then makes no pod), ``lost_node`` (null, or ``node``, ``since``, ``gone``,
-    ``commands``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a sentence for
-    each attempt before), ``webhook`` (what admission has written: ``attempt``, ``rung``, ``why``) and ``not_enforced``.
-    ``left_out`` are the run's pools that new attempts avoid now: ``pool``, ``since``, ``until``, ``times``.
-    ``namespace``: by default the context's. Raises :class:`InputError` for a missing object.
+    ended), ``node``, ``pool``, ``capacity``, ``scheduler`` (kube-scheduler's message about a waiting pod), ``not_started`` (why
+    a pod does not start on its node, such as a volume that cannot be mounted), ``rung`` (``number`` from 1, ``of``, ``pools``,
+    ``is_open``: it may get a node of any rung, and ``number`` is null until it has), ``pools`` (for a pod without a node, its
+    ladder's pools, each with ``pool``, ``is_asked``: the pod admits it, ``state``: its autoscaler's status, ``since`` when,
+    ``until``: it is skipped), ``move`` (null, or the planned eviction of a pod without a node: ``at``, ``to`` the pools of the
+    next one, ``stays``: why not, ``backoff``: the seconds for which its Job then makes no pod), ``lost_node`` (null, or
+    ``node``, ``since``, ``gone``,
+    ``commands``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a sentence for each
+    earlier attempt), ``webhook`` (admission's annotations: ``attempt``, ``rung``, ``why``) and ``not_enforced``. ``left_out``
+    are the run's pools that new attempts avoid now: ``pool``, ``since``, ``until``, ``times``. ``namespace``: by default the
+    context's. Raises :class:`InputError` for a missing object.
     """
     if "/" not in text:
         return _of_a_run(kubernetes, runs, text, namespace)

@@ -471,7 +471,7 @@ def _told_apart(
     """The pools, with a note on pools that labels do not distinguish from each other."""
     of_node = {node: name for name, one in found.items() for node in one.nodes}
     taken: dict[str, set[str]] = {}
-    holders: dict[tuple[str, str], dict[str, Pool]] = {}  # pools by one of their labels, the one that the fewest have
+    holders: dict[tuple[str, str], dict[str, Pool]] = {}  # pools by their rarest label
     counts = Counter(pair for pool in pools.values() for pair in providers.labels(pool).items())
     for name, pool in pools.items():
         rarest = min(providers.labels(pool).items(), key=lambda pair: counts[pair], default=None)

@@ -1,12 +1,11 @@
 """Listens for the HTTP servers of the controller and the page, without letting a client lock out others or fill the memory.
 
-Every pod of a cluster can open connections to the controller's ports, and aiohttp by itself accepts any number of them, waits
-an hour for the first byte, and holds as many unfinished bodies as come. Here a connection counts from the moment at which it is
-accepted, before TLS. A request has seconds to arrive. If all places are in use, a newcomer replaces an idle client that has
-sent no request yet, of the address with the most connections. Without an idle client, the address with the most connections
-loses one to an address with fewer, and its own newcomers wait. So an API server, which sends whole requests at once, gets
-through even if a pod opens all connections that it can. Bodies that are being received or answered, and unread answers, share
-one amount of memory.
+Every pod of a cluster can open connections to the controller's ports, and aiohttp accepts any number of them, waits an hour for
+the first byte, and holds any number of unfinished bodies. Here a connection counts from its acceptance, before TLS. A request
+has seconds to arrive. If all places are in use, a new connection replaces an idle client without a request, of the address with
+the most connections. Without an idle client, the address with the most connections loses one to an address with fewer, and its
+own new connections wait. So an API server, which sends whole requests at once, gets through even if a pod opens as many
+connections as it can. Request bodies and unread answers share a memory limit.
 
 One gate serves one port: :func:`serve` makes it, and handlers read bodies through :func:`read_body`.
 """

@@ -20,7 +20,7 @@ NAMESPACE_LIMIT = 64 << 20
 """Bytes of the records of one namespace."""
 
 TOTAL_LIMIT = 384 << 20
-"""Bytes of all records: a fifth of what etcd has by default."""
+"""Bytes of all records: a fifth of etcd's default space."""
 
 _GOING_ON = 0.9  # the part of a share for active runs, so that a cut run still has room
 _FLOOD, _FLOOD_OF_ALL = 2.0, 1.25  # multiples of a share at which a namespace is set aside

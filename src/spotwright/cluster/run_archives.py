@@ -86,7 +86,7 @@ def archive_of(key: str, size: int = 0) -> Archive | None:
 
 
 async def archives_in(objects: Objects, *folders: str) -> AsyncIterator[Archive]:
-    """The archives of a namespace by its name and UID, of a run behind these, or all. Raises :class:`PlaceAway`."""
+    """The archives of a namespace (its name and UID), of a run (its name after these), or all. Raises :class:`PlaceAway`."""
     async for some in objects.list("/".join([_FOLDER, *map(segment, folders)])):
         for each in some:
             found = archive_of(each.key, each.size)

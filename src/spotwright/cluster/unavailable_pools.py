@@ -226,8 +226,7 @@ class PoolsLeftOut:
     def all(self, now: float, namespaces: Collection[str] | None = None) -> Sequence[LeftOut]:
         """All pools skipped at this time; only of ``namespaces`` if they are given.
 
-        The name of a pool that is skipped for all is the one that these namespaces use, and empty if none found it
-        unavailable.
+        A pool that is skipped for all has these namespaces' name for it, empty if none of them found it unavailable.
         """
         pauses: list[LeftOut] = []
         for key, found in self._read().items():

@@ -131,9 +131,9 @@ class Namespaces:
 class Streams:
     """The watched streams; :meth:`begin` starts them, :meth:`next` returns their changes, one after the other.
 
-    ``words`` is told which autoscalers are readable. ``costs`` are the namespaces' costs. ``on_gone`` takes the deletion of
-    each object of a kind that is no longer served; ``on_kinds`` is called after possible changes of the watched kinds, or of
-    whether Events about nodes count (``node_events``).
+    ``words`` learns which autoscalers are readable. ``costs`` are the namespaces' costs. ``on_gone`` takes the deletion of each
+    object of a kind that is no longer served; ``on_kinds`` is called after possible changes of the watched kinds, or of whether
+    Events about nodes count (``node_events``).
     """
 
     def __init__(
