@@ -20,7 +20,6 @@ from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
 from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups
 from spotwright.kube.admission import additions, admitted
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
-from spotwright.kube.pod_defaults import with_pod_defaults
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import Reach, reach_of
 from spotwright.manifests.record import ANNOTATION, AT, annotations_at
@@ -91,7 +90,7 @@ def texts_of(value: Any) -> Iterator[str]:
 
 @dataclass(slots=True)
 class FileObjects:
-    """The objects of a file: of equal kind, name and namespace the first; and its volumes by the claims that they are kept for.
+    """The objects of a file, then those beside it: of equal kind, name and namespace the first; and volumes by their claims.
 
     ``named`` has them by kind and name, and there by namespace.
     """
@@ -219,11 +218,12 @@ class KubeObject:
         return same.get(self.namespace) or next(iter(same.values()), None)
 
 
-def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
-    """The objects of one document: itself, or the items of a list."""
-    for found in _objects(document, (), document.get((), None), beside):
-        beside.add(found)
-        yield found
+def objects_in(document: Document, beside: FileObjects) -> list[KubeObject]:
+    """The objects of one document, itself or the items of a list, which are added to ``beside``."""
+    found = list(_objects(document, (), document.get((), None), beside))
+    for one in found:
+        beside.add(one)
+    return found
 
 
 def with_inner(outer: KubeObject) -> Iterator[KubeObject]:
@@ -305,7 +305,8 @@ class Pods:
     ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
     ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``group`` has how
     many there are and in what order, ``claims`` come from :func:`~spotwright.kinds.situation.pod_claims`, with paths
-    from the owner.
+    from the owner. ``as_admitted`` is the pod spec with what the cluster adds, as far as given objects show it, and
+    ``containers`` have their part of it; it is empty in a pipeline.
     """
 
     document: Source
@@ -326,6 +327,7 @@ class Pods:
     is_placed: bool = False
     group: PodGroup | None = None
     claims: tuple[Claim, ...] = ()
+    as_admitted: Shape = field(default_factory=dict)
 
     @property
     def are_several(self) -> bool:
@@ -381,13 +383,7 @@ class Pods:
         try:
             if self.form == "K":
                 return read_resources(mapping_at(self.containers[0].value, "resources"))[0]
-            pod = {
-                name: self.value.get(name) for name in ("initContainers", "overhead", "resources", "runtimeClassName")
-            }
-            pod["containers"] = [one.value for one in self.containers]
-            if self.owner is None:
-                return pod_requests(pod)
-            return pod_requests(admitted(pod, self.owner.namespace, self.owner.beside.of_kind))
+            return pod_requests(self.as_admitted)
         except (ValueError, TypeError, AttributeError, IndexError):
             return {}
 
@@ -454,7 +450,7 @@ class Pods:
     @property
     def volumes(self) -> Iterator[tuple[Path, Shape]]:
         """Each volume with its path."""
-        for index, volume in enumerate(items_of(self.value.get("volumes"))):
+        for index, volume in enumerate(items_of((self.as_admitted or self.value).get("volumes"))):
             yield self.at("volumes", index), mapping_of(volume)
 
 
@@ -484,8 +480,9 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
         check_value(owner.document, owner.at(*((*spec[:-1], "metadata") if form == "T" else spec)), metadata, METADATA)
-        given = with_pod_defaults(value, _labels(owner, place.duty, metadata), owner.namespace, owner.beside.of_kind)
-        constraints = scheduling_of(admitted(given, owner.namespace, owner.beside.of_kind))
+        labels = _labels(owner, place.duty, metadata)
+        pod = admitted(value, owner.namespace, owner.beside.of_kind, labels)
+        constraints = scheduling_of(pod)
     except ManifestError as error:
         return error
     role = _role(owner, path)
@@ -501,13 +498,14 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         metadata,
         constraints,
         reach_of(constraints, settings),
-        tuple(_containers(owner, spec, value)),
+        tuple(_containers(owner, spec, pod)),
         retry,
         owner.at(*path[:-1]) if place.job else None,
         {inside: owner.at(*at) for inside, at in where.items()},
         is_placed=owner.is_placed,
         group=group,
         claims=tuple(pod_claims(owner.value, group)),
+        as_admitted=pod,
     )
 
 
@@ -586,7 +584,10 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             for level in ((*top, "templateDefaults"), top):
                 if value.get("volumes") is None and isinstance(get((*level, "volumes")), list):
                     value["volumes"], where["volumes",] = get((*level, "volumes")), owner.at(*level, "volumes")
-            constraints = scheduling_of(admitted(value, owner.namespace, owner.beside.of_kind))
+            whole = {**value, "containers": [one.value for one in found]}
+            labels = mapping_at(pod.metadata, "labels")
+            given = admitted(whole, owner.namespace, owner.beside.of_kind, labels)
+            constraints = scheduling_of(given)
         except ManifestError as error:
             yield error
             continue
@@ -602,11 +603,12 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             mapping_of(pod.metadata),
             constraints,
             reach_of(constraints, settings),
-            tuple(found),
+            tuple(one._replace(value=more) for one, more in zip(found, given["containers"], strict=True)),
             where=where,
             is_placed=owner.is_placed,
             group=group,
             claims=tuple(pod_claims(owner.value, group)),
+            as_admitted=given,
         )
 
 
