@@ -11,6 +11,7 @@ _EXCEPT = {
     "toleration-without-affinity": {"TrainingRuntime"},  # a TrainJob completes it
     "affinity-without-toleration": {"TrainingRuntime"},
     "churn-not-shielded": {"TrainingRuntime"},
+    "quota-refuses-pods": {"TrainingRuntime"},
     "node-name-set": {"Workflow"},  # its templates have no nodeName
     "gpu-not-requested": {"Workflow"},  # a container template may take its resources from elsewhere
 }

@@ -27,6 +27,7 @@ from spotwright.linter.rules import (
     placement,
     pools,
     python,
+    quotas,
     retries,
     selectors,
     shells,
@@ -83,7 +84,7 @@ __all__ = [
 GROUPS: Mapping[str, tuple[Rule, ...]] = {
     "Where pods run": placement.RULES,
     "What no node meets": selectors.RULES,
-    "What pools can hold": capacity.RULES,
+    "What pools and quotas can hold": (*capacity.RULES, *quotas.RULES),
     "What must not be lost": stateful.RULES,
     "Volumes and checkpoints": storage.RULES,
     "Retries": (*retries.RULES, *shells.RULES),
@@ -217,9 +218,11 @@ class _Linter:
                     self._result.documents += 1
                     self._pipeline(pipeline_of(document))
                     continue
-                found = list(objects_in(document, beside))
+                found = objects_in(document, beside)
                 self._result.documents += len(found) or 1
                 waiting += found
+        for document in self._settings.beside:
+            objects_in(document, beside)
         for outer in waiting:  # now the claims that the file has are known
             for subject in with_inner(outer):
                 self._result.documents += subject is not outer
@@ -289,7 +292,7 @@ class _Linter:
     def _refusals(self, documents: Sequence[Document]) -> None:
         """Add what ``place`` refuses, where no other rule has found an error at that line."""
         rule = self._refused
-        references = References(list(documents), frozenset({self._result.file}))
+        references = References([*documents, *self._settings.beside], frozenset({self._result.file}))
         for document in documents if rule is not None else ():
             error = refusal_of(document, self._settings.config, references)
             is_about_pools = isinstance(error, NoPoolFitsError | ConfigError)
