@@ -57,6 +57,7 @@ __all__ = [
     "matching",
     "may_be_run",
     "mounts_in",
+    "mounts_of",
     "number_at",
     "one_pod",
     "placed_kind",
@@ -223,6 +224,7 @@ class PodLevels(NamedTuple):
 
 
 ReadLevels: TypeAlias = Callable[[Mapping[str, Any], Path], PodLevels]
+ReadTasks: TypeAlias = Callable[[Mapping[str, Any], Path], Iterable[tuple[str, PodLevels]]]
 """Reads the pod at a path of an object."""
 
 
@@ -231,7 +233,8 @@ class PodPlace(NamedTuple):
 
     ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``read`` merges the levels of a pod whose
     fields stand elsewhere too. ``at_once`` counts the pods of the template that there are at one time. ``is_there``: whether the
-    holder has pods itself, as a template of Argo that calls others has not; by default it has.
+    holder has pods itself, as a template of Argo that calls others has not; by default it has. ``tasks`` reads the pod of each
+    task that has the template, with the task's name (empty for the only one), where containers are those of tasks.
     """
 
     steps: tuple[str, ...]
@@ -241,6 +244,7 @@ class PodPlace(NamedTuple):
     read: ReadLevels | None = None
     at_once: Count | None = None
     is_there: Callable[[Any], bool] | None = None
+    tasks: ReadTasks | None = None
 
     @property
     def is_template(self) -> bool:
@@ -314,7 +318,7 @@ class Kind(NamedTuple):
 
     ``leads`` says by the name of a role whether all others need it. ``is_partial``: its pods are whole only together with
     another object. ``shows_pods_of_another``: it describes pods that another object has. ``annotations`` is where a holder of
-    pods has theirs.
+    pods has theirs. ``passes_signals``: its controller starts each command by a program that passes signals on to all processes.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
@@ -356,6 +360,7 @@ class Kind(NamedTuple):
     roles: tuple[str, ...] = ()
     leads: Callable[[str], bool] = _leads_never
     is_partial: bool = False
+    passes_signals: bool = False
     shows_pods_of_another: bool = False
     annotations: tuple[str, ...] = ()
     container: str = ""
@@ -412,9 +417,10 @@ def pods_at(
     read: ReadLevels | None = None,
     at_once: Count | None = None,
     is_there: Callable[[Any], bool] | None = None,
+    tasks: ReadTasks | None = None,
 ) -> PodPlace:
     """The place of pods at a path such as ``spec.template``."""
-    return PodPlace(_steps(path), form, duty, job, read, at_once, is_there)
+    return PodPlace(_steps(path), form, duty, job, read, at_once, is_there, tasks)
 
 
 def holds_at(*paths: str) -> Holds:
@@ -498,6 +504,14 @@ def mounts_in(value: Any) -> Iterator[Mapping[str, Any]]:
     for one in value if isinstance(value, list) else ():
         if isinstance(one, dict | list):
             yield from mounts_in(one)
+
+
+def mounts_of(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]:
+    """The places of a volume among mounts."""
+    for one in mounts:
+        if one.get("name") == volume:
+            folder = one.get("subPath") or one.get("subPathExpr") or ""
+            yield Mount(str(one.get("mountPath")), str(folder), one.get("readOnly") is True)
 
 
 def claims_of_each(path: str) -> Claims:

@@ -16,8 +16,8 @@ from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.argo_steps import argo_version, code_paths, effective, templates
-from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
-from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups
+from spotwright.kinds.kind import Claim, Kind, PodLevels, Retry, kind_of
+from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups, pods_of_tasks
 from spotwright.kube.admission import additions, admitted
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
@@ -467,16 +467,17 @@ def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestEr
         yield from _argo(owner, settings)
         return
     for group in pod_groups(owner.value, settings.pod_paths):
-        found = _read(owner, group, record.retry, settings)
-        if found is not None:
-            yield found
+        if group.place.form == "T" and not isinstance(owner.get(*group.path, "spec"), dict):
+            continue  # the rule on fields at the wrong level says so
+        tasks = list(group.place.tasks(owner.value, group.path)) if group.place.tasks is not None else []
+        for name, levels in tasks or [("", group.place.levels(owner.value, group.path))]:
+            yield _read(owner, pods_of_tasks(group, {name}) if name else group, levels, name, settings)
 
 
-def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) -> Pods | ManifestError | None:
+def _read(owner: KubeObject, group: PodGroup, levels: PodLevels, task: str, settings: Settings) -> Pods | ManifestError:
+    """The pods of a template, or those of one task that has it."""
     place, path = group.place, group.path
-    if place.form == "T" and not isinstance(owner.get(*path, "spec"), dict):
-        return None  # the rule on fields at the wrong level says so
-    spec, form, value, metadata, where = place.levels(owner.value, path)
+    spec, form, value, metadata, where = levels
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
         check_value(owner.document, owner.at(*((*spec[:-1], "metadata") if form == "T" else spec)), metadata, METADATA)
@@ -485,7 +486,8 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         constraints = scheduling_of(pod)
     except ManifestError as error:
         return error
-    role = _role(owner, path)
+    role = task or _role(owner, path)
+    claims = [one for one in pod_claims(owner.value, group) if not task or one.tasks is None or task in one.tasks]
     return Pods(
         owner.document,
         owner,
@@ -498,13 +500,13 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         metadata,
         constraints,
         reach_of(constraints, settings),
-        tuple(_containers(owner, spec, pod)),
-        retry,
+        tuple(_containers(owner, levels, pod)),
+        owner.record.retry,
         owner.at(*path[:-1]) if place.job else None,
         {inside: owner.at(*at) for inside, at in where.items()},
         is_placed=owner.is_placed,
         group=group,
-        claims=tuple(pod_claims(owner.value, group)),
+        claims=tuple(claims),
         as_admitted=pod,
     )
 
@@ -515,9 +517,10 @@ def _labels(owner: KubeObject, duty: PodRole, metadata: Shape) -> Shape:
     return {**own, **mapping_at(metadata, "labels")}
 
 
-def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Container]:
+def _containers(owner: KubeObject, levels: PodLevels, value: Shape) -> Iterator[Container]:
     for index, container in enumerate(items_of(value.get("containers"))):
-        yield Container(owner.at(*spec, "containers", index), mapping_of(container))
+        at = levels.where.get(("containers", index), (*levels.path, "containers", index))
+        yield Container(owner.at(*at), mapping_of(container))
 
 
 def _role(owner: KubeObject, path: Path) -> str:
