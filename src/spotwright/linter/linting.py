@@ -50,8 +50,9 @@ from spotwright.linter.subjects import (
     pods_of,
     with_inner,
 )
-from spotwright.manifests.files import refusal_of, unfix_text
+from spotwright.manifests.files import tried, unfix_text
 from spotwright.manifests.record import FIXED_AT, MAX_RECORD, annotations_at, placed_text, reserve
+from spotwright.model.not_judged import NotJudged
 from spotwright.placing.aliases import refuse_changed
 from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import (
@@ -133,13 +134,17 @@ class Repair:
 
 @dataclass(slots=True)
 class LintedFile:
-    """What lint found in one file. ``allowed`` were found and are allowed by comments; ``documents`` counts objects."""
+    """What lint found in one file. ``allowed`` were found and are allowed by comments; ``documents`` counts objects.
+
+    ``pools`` are those of which it is not known whether the work fits.
+    """
 
     file: str
     findings: list[Finding] = field(default_factory=list)
     allowed: list[Finding] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
     documents: int = 0
+    pools: list[NotJudged] = field(default_factory=list)
 
 
 def lint_text(text: str, file: str, settings: Settings) -> LintedFile:
@@ -290,11 +295,13 @@ class _Linter:
             self._result.repairs.append(Repair(finding, None, (), (), problem.rename))
 
     def _refusals(self, documents: Sequence[Document]) -> None:
-        """Add what ``place`` refuses, where no other rule has found an error at that line."""
+        """Add what ``place`` refuses, where no other rule has found an error at that line, and pools that it cannot judge."""
         rule = self._refused
         references = References([*documents, *self._settings.beside], frozenset({self._result.file}))
-        for document in documents if rule is not None else ():
-            error = refusal_of(document, self._settings.config, references)
+        for document in documents:
+            trial = tried(document, self._settings.config, references)
+            error = trial.refusal
+            self._result.pools += trial.not_judged if self._settings.pools else ()
             is_about_pools = isinstance(error, NoPoolFitsError | ConfigError)
             if error is not None and rule is not None and (self._settings.pools or not is_about_pools):
                 self._add_error(rule, error, document.line(()))
