@@ -92,7 +92,7 @@ def test_an_attempt_that_gets_nowhere_on_spot_is_moved_and_the_deadline_is_kept(
         "train attempt 1 spot: ",  # why it was launched there
         "of slack, ",
         "left spot for on-demand",
-        "was moved: to on-demand, at the last safe moment: 0.5s of work are left",
+        "was moved: to on-demand, at the last safe moment: 0.5s of work is left",
         "goes on on on-demand; the move spends no budget",
         "train attempt 2 on-demand: the attempt before was moved here",
     ):

@@ -54,7 +54,7 @@ def test_a_move_is_explained_with_its_numbers() -> None:
     run = a_run(scripted({"a": [ENDLESS]}, Behavior(100)))
     run.start()
     assert data_of(moves(run)[0])["why"] == (
-        "to on-demand, at the last safe moment: 1m41s of work are left, on-demand needs 2.5s more to launch and spot "
+        "to on-demand, at the last safe moment: 1m41s of work is left, on-demand needs 2.5s more to launch and spot "
         "30s to be left, and the deadline is in 2m14s"
     )
     decided = data_of(run.events_of("decided")[0])
@@ -140,7 +140,7 @@ def test_an_attempt_that_a_move_could_not_save_any_more_stays() -> None:
     run = Run(a_plan([a_task("a"), a_task("b")], a_config(a_pool(), slow, tasks=tasks)), always(Behavior(990.0)))
     run.start()
     assert data_of(run.events_of("kept")[-1])["why"].startswith(
-        "stays on spot: on-demand could not finish in time any more; 1m41s of work are left, on-demand needs 12m30s"
+        "stays on spot: on-demand could not finish in time any more; 1m41s of work is left, on-demand needs 12m30s"
     )
     assert (run.pools("a"), moves(run)) == (["spot"], [])
 

@@ -163,7 +163,7 @@ def _until_last_moment(task: TaskState, outlook: Outlook, now: float) -> Event:
     needs = outlook.needs
     work = format_duration(needs.left.at_most)
     numbers = (
-        f"{work} of work {'are left' if outlook.saves else 'would be lost with the node'}, on-demand needs "
+        f"{work} of work {'is left' if outlook.saves else 'would be lost with the node'}, on-demand needs "
         f"{format_duration(needs.launch.at_most)} more to launch and spot {format_duration(outlook.drain)} to be left, and "
         f"{countdown(outlook.deadline - now)}"
     )
