@@ -16,7 +16,7 @@ from spotwright import config
 from spotwright.kinds.kind import Kind, kind_in
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.linter.linting import RULES, lint_text
-from spotwright.linter.rule import Rule
+from spotwright.linter.rule import Rule, kfp
 from spotwright.linter.settings import settings_of
 from spotwright.placing.pods import PodRole
 
@@ -87,6 +87,104 @@ def _trial(pod: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _spark(pod: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": {"name": "train"},
+        "spec": {"type": "Python", "driver": {}, "executor": {"instances": 1, "template": dict(pod)}},
+    }
+
+
+def _task(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The steps of a task with the containers of the pod, and its volumes."""
+    steps = [
+        {("computeResources" if key == "resources" else key): value for key, value in one.items()}
+        for one in pod["spec"]["containers"]
+    ]
+    return {"steps": steps, **({"volumes": pod["spec"]["volumes"]} if "volumes" in pod["spec"] else {})}
+
+
+def _pod_template(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """What a pod template of Tekton has of the pod."""
+    steps = ("containers", "initContainers", "restartPolicy", "volumes")
+    return {key: value for key, value in pod["spec"].items() if key not in steps}
+
+
+def _tekton(kind: str, pod: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {**pod.get("metadata", {}), "name": "train"}
+    return {"apiVersion": "tekton.dev/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _pipeline_run(pod: Mapping[str, Any]) -> dict[str, Any]:
+    tasks = [{"name": "main", "taskSpec": _task(pod)}]
+    spec = {"pipelineSpec": {"tasks": tasks}, "taskRunTemplate": {"podTemplate": _pod_template(pod)}}
+    return _tekton("PipelineRun", pod, spec)
+
+
+def _task_run(pod: Mapping[str, Any]) -> dict[str, Any]:
+    return _tekton("TaskRun", pod, {"taskSpec": _task(pod), "podTemplate": _pod_template(pod)})
+
+
+def _worker_set(pod: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "train", "labels": {"spotwright.dev/role": "worker"}},
+        "spec": {"leaderWorkerTemplate": {"size": 1, "workerTemplate": dict(pod)}},
+    }
+
+
+def _train_job(pod: Mapping[str, Any]) -> dict[str, Any]:
+    jobs = [{"name": "node", "template": {"spec": {"template": dict(pod)}}}]
+    patch = {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "train"},
+        "spec": {"runtimeRef": {"name": "torch"}, "runtimePatches": [{"manager": "example.com/user", **patch}]},
+    }
+
+
+def _compiled(pod: Mapping[str, Any]) -> list[Any]:
+    """The two documents of a compiled pipeline with the pod as its only task."""
+    container = pod["spec"]["containers"][0]
+    executor = {key: container[key] for key in ("command", "args", "env") if key in container}
+    devices = [one for one in container.get("resources", {}).get("limits", {}).items() if "/" in one[0]]
+    for name, count in devices[:1]:
+        executor["resources"] = {"accelerator": {"resourceType": name, "resourceCount": str(count)}}
+    text = kfp(
+        platform=yaml.safe_dump(_kubernetes(pod, container)), executor=yaml.safe_dump(executor) if executor else ""
+    )
+    return list(yaml.safe_load_all(text))
+
+
+def _kubernetes(pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of kfp-kubernetes with what they can have of the pod."""
+    spec = pod["spec"]
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    terms = list(affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ()))
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+    terms += [{"weight": one["weight"], **one["preference"]} for one in preferred]
+    volumes = {one["name"]: one for one in spec.get("volumes", ())}
+    mounts = [(volumes.get(one["name"], {}), one) for one in container.get("volumeMounts", ())]
+    settings = {
+        "podMetadata": pod.get("metadata"),
+        "tolerations": spec.get("tolerations"),
+        "nodeSelector": {"labels": spec["nodeSelector"]} if "nodeSelector" in spec else None,
+        "nodeAffinity": terms,
+        "pvcMount": [
+            {"constant": volume["persistentVolumeClaim"]["claimName"], "mountPath": one["mountPath"]}
+            for volume, one in mounts
+            if "persistentVolumeClaim" in volume
+        ],
+        "emptyDirMounts": [
+            {"volumeName": one["name"], "mountPath": one["mountPath"]} for volume, one in mounts if "emptyDir" in volume
+        ],
+    }
+    return {name: value for name, value in settings.items() if value}
+
+
 def _unknown(pod: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "example.com/v1",
@@ -96,7 +194,7 @@ def _unknown(pod: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any] | list[Any]]] = {
     "Job": _job,
     "CronJob": partial(_in_kind, "batch", "CronJob"),
     "JobSet": partial(_in_kind, "jobset.x-k8s.io", "JobSet"),
@@ -109,10 +207,16 @@ COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "Volcano Job": partial(_in_kind, "batch.volcano.sh", "Job"),
     "ScaledJob": partial(_in_kind, "keda.sh", "ScaledJob"),
     "AppWrapper": _wrapped,
+    "SparkApplication": _spark,
+    "PipelineRun": _pipeline_run,
+    "TaskRun": _task_run,
+    "LeaderWorkerSet": _worker_set,
+    "TrainJob": _train_job,
+    "KFP": _compiled,
     "PodTemplate": partial(_in_kind, "", "PodTemplate"),
     "--pod-path": _unknown,
 }
-"""The kinds of the table, each with what makes an object of it around a pod."""
+"""The kinds of the table, each with what makes an object of it around a pod, or the documents of a compiled pipeline."""
 
 
 def rules_of_pods() -> Iterator[tuple[Rule, list[dict[str, Any]], Mapping[str, Any]]]:
@@ -132,7 +236,8 @@ def rules_of_pods() -> Iterator[tuple[Rule, list[dict[str, Any]], Mapping[str, A
 
 def holds(rule: Rule, beside: list[dict[str, Any]], pod: Mapping[str, Any], column: str) -> bool:
     """Whether lint finds in an object of a kind what it finds in the rule's example."""
-    text = yaml.safe_dump_all([*beside, COLUMNS[column](pod)])
+    made = COLUMNS[column](pod)
+    text = yaml.safe_dump_all([*beside, *(made if isinstance(made, list) else [made])])
     given = config.parse(rule.config) if rule.config else config.built_in()
     settings = settings_of(given, (read_pod_path("spec.template.spec"),) if column == "--pod-path" else ())
     return any(one.rule == rule.id for one in lint_text(text, "work.yaml", settings).findings)

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from spotwright.forecast.markets import Source
     from spotwright.forecast.tasks import Durations
     from spotwright.kfp.compiled import Compiled
+    from spotwright.placing.documents import Document
     from spotwright.records.reader import RunReader
     from spotwright.runs.planning import PlannedRun
 
@@ -235,11 +236,12 @@ def deadline_of(planned: PlannedRun, now: float) -> float | None:
 # -- lint and explain
 
 
-def lint(source: Any, config: Config | ConfigSource | None = None) -> Answer:
+def lint(source: Any, config: Config | ConfigSource | None = None, *, beside: Sequence[Any] = ()) -> Answer:
     """Find what is unsafe on spot in a manifest, a compiled pipeline, or a pipeline in Python, without running or changing it.
 
     ``source`` is the path of a file, an object (a dict, or a model as for :func:`place`), or a function with ``@dsl.pipeline``.
-    ``config`` is as for :func:`place`; by default the file beside the source or in the current folder, if it exists.
+    ``config`` is as for :func:`place`; by default the file beside the source or in the current folder, if it exists. ``beside``
+    are objects, or paths of files, that the source refers to or that apply to its pods: they are not linted.
     ``json()["findings"]`` is empty without findings.
 
     Raises :class:`InputError` for an unreadable source.
@@ -251,7 +253,8 @@ def lint(source: Any, config: Config | ConfigSource | None = None) -> Answer:
     text, name = _read(source)
     found = _config_of(source, config)
     refuse_unknown(found)
-    report = LintReport([lint_text(text, name, settings_of(found))])
+    facts = tuple(_documents(beside))
+    report = LintReport([lint_text(text, name, settings_of(found, beside=facts))])
     return Answer("\n".join(report_lines(report)), lint_json(report))
 
 
@@ -273,19 +276,25 @@ def explain(
     from spotwright.kinds.unknown import read_pod_path
     from spotwright.manifests.files import place_texts, unmatched_patterns
     from spotwright.placing.context import PlaceOptions
-    from spotwright.placing.documents import References, parse
+    from spotwright.placing.documents import References
     from spotwright.views.explanation import explanation_json, explanation_text
 
     is_python = callable(source) or (isinstance(source, str | Path) and Path(source).suffix == ".py")
     text, name = _read(source, compiled=True)
     found = _config_of(source, config)
-    references = References([document for other in beside for document in parse(*_read(other))])
+    references = References(list(_documents(beside)))
     options = PlaceOptions(replace_retries, tuple(map(read_pod_path, pod_paths)), only_explain=True)
     (placed,) = place_texts([(name, text)], found, references, options, {})
     placed.has_lines = not is_python
     placed.findings += unmatched_patterns(found, placed.roles)
     placements = {name: placed}
     return Answer(explanation_text(placements, found), explanation_json(placements, found))
+
+
+def _documents(sources: Iterable[Any]) -> Iterator[Document]:
+    from spotwright.placing.documents import parse
+
+    return (document for source in sources for document in parse(*_read(source)))
 
 
 def _config_of(source: Any, config: Config | ConfigSource | None) -> Config:

@@ -105,6 +105,13 @@ def test_lint_finds_in_an_object_what_it_finds_in_its_file(files: Path) -> None:
     assert "[" in repr(by_path).splitlines()[0]
 
 
+def test_lint_counts_objects_beside_the_source() -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": {"pods": 0}}}
+
+    assert "quota-refuses-pods" not in repr(spot.lint(JOB))
+    assert "ResourceQuota team allows no pods" in repr(spot.lint(JOB, beside=[quota]))
+
+
 def test_lint_of_what_is_no_manifest_is_one_message(files: Path) -> None:
     with pytest.raises(spot.SpotwrightError, match="expected a dict, or a model"):
         spot.lint(7)

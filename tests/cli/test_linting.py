@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spotwright.cli import FAILED, SUCCEEDED, WRONG, cli
+from spotwright.errors import InputError
 
 JOB = """\
 apiVersion: batch/v1
@@ -58,6 +59,34 @@ def test_our_own_configuration_is_no_finding() -> None:
 
     assert spotwright("lint", "spotwright.yaml").stdout.startswith("nothing found")
     assert "values.yaml:1: note: this has no kind" in spotwright("lint", "values.yaml").stdout
+
+
+QUOTA = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: team}\nspec: {hard: {limits.cpu: 8}}\n"
+
+
+def test_facts_of_other_files_count_and_are_not_linted_themselves() -> None:
+    Path("quota.yaml").write_text(QUOTA + "---\n" + JOB.replace("name: train", "name: other"))
+    done = spotwright("lint", "sound.yaml", "--with", "quota.yaml")
+
+    assert done.return_value == FAILED
+    assert "sound.yaml:7: error: Job train: ResourceQuota team refuses pods" in done.stdout
+    assert "quota.yaml" not in done.stdout
+    assert "other" not in done.stdout
+    assert done.stdout.endswith("(1 object in 1 file)\n")
+
+
+def test_an_object_of_the_file_counts_before_one_of_its_name_beside_it() -> None:
+    Path("quota.yaml").write_text(QUOTA)
+    Path("both.yaml").write_text(QUOTA.replace("limits.cpu: 8", "pods: 8") + "---\n" + JOB)
+
+    assert "quota-refuses-pods" not in spotwright("lint", "both.yaml", "--with", "quota.yaml").stdout
+
+
+def test_a_file_of_facts_that_cannot_be_read_is_an_error() -> None:
+    done = spotwright("lint", "job.yaml", "--with", "missing.yaml")
+
+    assert isinstance(done.exception, InputError)
+    assert "missing.yaml" in str(done.exception)
 
 
 def test_standard_input_is_linted() -> None:

@@ -56,7 +56,7 @@ def test_an_unknown_kind_is_counted_and_strict_fails(command: str, folder: Path)
     assert run(command, "--strict", folder / "runner.yaml")[0] == 1
 
 
-@pytest.mark.parametrize("command", ["place", "explain"])
+@pytest.mark.parametrize("command", ["lint", "place", "explain"])
 def test_a_pool_of_unknown_size_is_named(command: str, folder: Path) -> None:
     code, output = run(command, folder / "job.yaml")
     assert code == 0
@@ -74,6 +74,15 @@ def test_the_json_of_lint_and_explain_has_the_same_form(folder: Path) -> None:
         "pools"
     ]
     assert [(one["name"], bool(one["maybe"])) for one in pools] == [("spot", True), ("base", False)]
+
+
+def test_lint_names_pools_as_explain_does(folder: Path) -> None:
+    linted = json.loads(run("lint", "--format", "json", folder / "job.yaml")[1])["not_judged"]
+    assert linted == json.loads(run("explain", "--json", folder / "job.yaml")[1])["not_judged"] != []
+    (folder / "spotwright.yaml").write_text(
+        f"{_CONFIG}lint:\n  off: {{place-refuses: tried elsewhere}}\n", encoding="utf-8"
+    )
+    assert linted == json.loads(run("lint", "--format", "json", folder / "job.yaml")[1])["not_judged"]
 
 
 def test_sarif_has_a_notification_for_what_was_not_judged(folder: Path) -> None:

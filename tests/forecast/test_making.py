@@ -31,6 +31,14 @@ def test_where_spot_is_never_lost_it_is_the_best_and_costs_a_third() -> None:
     assert "pool spot never loses spot in these markets" in found.warnings
 
 
+def test_where_spot_is_missing_the_tasks_that_have_nothing_else_are_named() -> None:
+    train, other = task("train", on_demand=False, max_interruptions=1), task("other", max_interruptions=1)
+    [warning] = [
+        each for each in forecast(train, other, source=Source({"down": DOWN})).warnings if "of the markets:" in each
+    ]
+    assert warning.endswith("let train fall back to on-demand, or raise interruptions.max and save checkpoints")
+
+
 def test_where_there_is_no_spot_on_demand_is_the_best_and_the_warning_says_it() -> None:
     found = forecast(task(), deadline=8 * HOUR, source=Source({"down": DOWN}))
     assert found.best == ON_DEMAND

@@ -224,6 +224,56 @@ def test_a_refusal_names_no_object_whose_default_the_pod_overrides() -> None:
     assert "LimitRange" not in text
 
 
+POD_DEFAULT = {
+    "apiVersion": "kubeflow.org/v1alpha1",
+    "kind": "PodDefault",
+    "metadata": {"name": "all", "namespace": "team"},
+    "spec": {
+        "selector": {},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "env": [{"name": "A", "value": "1"}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "is_laid"),
+    [
+        ({}, {}, True),
+        (None, {}, False),
+        ({"matchLabels": {"a": "b"}}, {"a": "b", "c": "d"}, True),
+        ({"matchLabels": {"a": "b"}}, {"a": "c"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}, {"a": "b"}, False),
+    ],
+)
+def test_a_pod_default_adds_to_the_pods_that_it_selects(selector: Any, labels: dict[str, str], is_laid: bool) -> None:
+    one = {**POD_DEFAULT, "spec": {**POD_DEFAULT["spec"], "selector": selector}}  # type: ignore[dict-item]
+    pod = a_pod(initContainers=[{"name": "first"}], tolerations=[{"key": "gpu", "operator": "Exists"}])
+    given = admitted(pod, "team", Objects(admitting=[one]).of_kind, labels)
+    assert (given is not pod) is is_laid
+    assert [each["key"] for each in given["tolerations"]] == ["gpu", *(["spot"] if is_laid else [])]
+    assert ("env" in given["containers"][0]) is is_laid
+    assert "env" not in given["initContainers"][0]
+    assert admitted(pod, "other", Objects(admitting=[one]).of_kind, labels) is pod
+
+
+def test_tolerations_of_two_objects_are_both_there() -> None:
+    every = Objects(admitting=[CLASS, POD_DEFAULT])
+    given = admitted(a_pod(runtimeClassName="kata"), "team", every.of_kind)
+    assert [each["key"] for each in given["tolerations"]] == ["kata", "spot"]
+
+
+def test_the_check_of_pools_lays_a_pod_default_over_the_pods_that_it_selects() -> None:
+    of_team = {**POD_DEFAULT, "spec": {**POD_DEFAULT["spec"], "selector": {"matchLabels": {"team": "a"}}}}  # type: ignore[dict-item]
+    job = a_job()
+    for labels, keys in (({"team": "a"}, ["spot"]), ({"team": "b"}, [])):
+        job["spec"]["template"]["metadata"] = {"labels": labels}
+        [work] = pod_works(job, FILE, built_in(), Objects(admitting=[of_team]).of_kind)
+        assert isinstance(work, PodWork)
+        assert [one.key for one in work.constraints.tolerations] == keys
+
+
 @pytest.mark.parametrize(("of_pod", "of_range"), [("team", None), (None, "team"), ("team", "other")])
 def test_a_limit_range_is_of_its_namespace_alone(of_pod: str | None, of_range: str | None) -> None:
     one = {**RANGE, "metadata": {"name": "r", **({"namespace": of_range} if of_range else {})}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.linter.linting import found_in
 
-from spotwright.linter.rule import job
+from spotwright.linter.rule import ON_SPOT, job
 
 _HEAD = "from kfp import dsl, kubernetes\n\n\n@dsl.component\ndef train(): ...\n\n\n"
 _PIPE = "@dsl.pipeline\ndef main():\n    t = train()\n"
@@ -99,6 +99,29 @@ def test_a_toleration_that_a_pod_default_brings_is_there() -> None:
     assert "affinity-without-toleration" in rules(
         _DEFAULT.replace("name: spot}", "name: spot, namespace: b}") + labelled
     )
+
+
+_LAID = (
+    "apiVersion: kubeflow.org/v1alpha1\nkind: PodDefault\nmetadata: {name: saves}\nspec:\n  selector: {matchLabels: {team: a}}\n"
+    "  env: [{name: CHECKPOINT_DIR, value: /saves}]\n  volumes: [{name: saves, emptyDir: {}}]\n"
+    "  volumeMounts: [{name: saves, mountPath: /saves}]\n---\n"
+)
+
+
+@pytest.mark.parametrize("label", ["team: a", "team: b"])
+def test_variables_and_volumes_that_a_pod_default_brings_count_as_those_of_the_pod(label: str) -> None:
+    work = job(ON_SPOT).replace("    metadata:\n", f"    metadata:\n      labels: {{{label}}}\n")
+    assert ("checkpoint-in-emptydir" in rules(_LAID + work)) is (label == "team: a")
+
+
+def test_a_pod_default_is_laid_over_the_steps_of_a_workflow() -> None:
+    text = (
+        "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec:\n  entrypoint: main\n  templates:\n"
+        "  - name: main\n    metadata: {labels: {team: a}}\n"
+        "    nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n    container: {image: i, command: [train]}\n"
+    )
+    assert "affinity-without-toleration" in rules(text)
+    assert "affinity-without-toleration" not in rules(_DEFAULT + text)
 
 
 @pytest.mark.parametrize(("value", "is_found"), [(-11, True), (-10, False), (0, False)])

@@ -164,6 +164,21 @@ def test_files_are_linted_explained_and_placed_as_a_diff(project: Path) -> None:
     assert (project / "job.yaml").read_bytes() == before
 
 
+def test_what_was_not_judged_is_in_the_answers_of_lint_explain_and_plan(project: Path) -> None:
+    (project / "spotwright.yaml").write_text(CONFIG.replace("node: {cpu: 2, memory: 4Gi}, ", ""), encoding="utf-8")
+    (project / "job.yaml").write_text(JOB.replace('image: "python:3.12"', "image: i, resources: {requests: {cpu: 2}}"))
+    (project / "nightly.py").write_text(PIPELINE.replace("steps=600)", 'steps=600).set_cpu_request("2")'))
+    answers = ask(
+        project,
+        ("lint", {"files": ["job.yaml"]}),
+        ("explain", {"files": ["job.yaml"]}),
+        ("plan", {"file": "nightly.py", "markets": 20}),
+        options=["--write"],
+    )
+
+    assert [{one["name"] for one in answer.document["not_judged"]} for answer in answers] == [{"spot"}] * 3
+
+
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("run", {}, "run: 'run' is a required property"),
     ("run", {"run": 3}, "run.run: 3 is not of type 'string'"),

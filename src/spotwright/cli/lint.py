@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED, WRONG, say
-from spotwright.cli.manifest_files import find_manifests
-from spotwright.cli.options import config_option, replace_files, strict_option, with_strict
+from spotwright.cli.manifest_files import find_manifests, read_beside
+from spotwright.cli.options import beside_option, config_option, replace_files, strict_option, with_strict
 from spotwright.config import find
 from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
@@ -69,6 +69,7 @@ _FORMATS = ("text", "json", "sarif")
 
 @click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@beside_option
 @config_option("the first file")
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="How to print.")
 @click.option(
@@ -86,6 +87,7 @@ _FORMATS = ("text", "json", "sarif")
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules instead.")
 def lint(
     files: tuple[Path, ...],
+    beside: tuple[Path, ...],
     config: Path | None,
     form: str,
     fix: bool,
@@ -106,7 +108,7 @@ def lint(
         raise click.UsageError("Missing argument 'FILE...'.")
     if fix and STANDARD_INPUT in files:
         raise InputError("--fix: standard input cannot be written in place")
-    report = _report(files, _settings(files, config, pod_paths), fix=fix, recursive=recursive)
+    report = _report(files, _settings(files, config, pod_paths, beside), fix=fix, recursive=recursive)
     _print(report, form)
     if report.unread:
         return WRONG
@@ -149,10 +151,10 @@ def _echo(lines: Iterable[str]) -> None:
     say("\n".join(lines))
 
 
-def _settings(files: Sequence[Path], config: Path | None, pod_paths: Sequence[str]) -> Settings:
+def _settings(files: Sequence[Path], config: Path | None, pod_paths: Sequence[str], beside: Sequence[Path]) -> Settings:
     first = next((path for path in files if path != STANDARD_INPUT), Path.cwd() / "-")
     configuration = find(first, config)
     if configuration.found_above:
         say(f"note: {configuration.found_above}", err=True)
     refuse_unknown(configuration)
-    return settings_of(configuration, tuple(map(read_pod_path, pod_paths)))
+    return settings_of(configuration, tuple(map(read_pod_path, pod_paths)), tuple(read_beside(beside)))

@@ -1,4 +1,4 @@
-"""The files of ``place``, ``unplace`` and ``explain``: finds manifests, reads and writes records, prints findings.
+"""The files of commands on manifests: finds manifests, reads and writes records, prints findings.
 
 A folder is searched for manifests; other files, charts and patches are skipped with a message. The file of ``--record`` holds
 the placement records that are too large for an annotation. A finding that many objects share is one line with their number.
@@ -18,12 +18,13 @@ import yaml
 
 from spotwright.cli import say
 from spotwright.config import FILE_NAME
+from spotwright.config.document import name_of, read_input
 from spotwright.errors import InputError
 from spotwright.placing.context import Finding, Level
-from spotwright.placing.documents import ManifestError, parse
+from spotwright.placing.documents import Document, ManifestError, parse
 from spotwright.views.text import plural
 
-__all__ = ["ManifestFolder", "find_manifests", "print_findings", "read_records", "records_text"]
+__all__ = ["ManifestFolder", "find_manifests", "print_findings", "read_beside", "read_records", "records_text"]
 
 
 _MANY = 4
@@ -79,6 +80,11 @@ def _also(first: Finding, others: Sequence[Finding], *, with_lines: bool) -> str
 
 
 _VERSION = 1
+
+
+def read_beside(files: Iterable[Path]) -> list[Document]:
+    """The documents of the files of ``--with``. Raises :class:`InputError` for one that cannot be read."""
+    return [document for path in files for document in parse(read_input(path), name_of(path))]
 
 
 def read_records(path: Path, *, must_exist: bool) -> dict[str, str]:

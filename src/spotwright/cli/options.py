@@ -29,6 +29,7 @@ __all__ = [
     "PipelineOptions",
     "WithUserCommand",
     "arguments_option",
+    "beside_option",
     "config_option",
     "containers_option",
     "interrupt_every_option",
@@ -101,6 +102,13 @@ def say_where(state: Path) -> None:
 
 
 _DEFAULT = click.core.ParameterSource.DEFAULT
+
+
+def beside_option(command: _Command) -> _Command:
+    """``--with FILE``, which may be repeated."""
+    text = "Documents that the manifests refer to or that hold for their pods: runtimes, templates, ConfigMaps, quotas."
+    file = click.Path(path_type=Path)
+    return click.option("--with", "beside", multiple=True, type=file, metavar="FILE", help=text)(command)
 
 
 def strict_option(command: _Command) -> _Command:

@@ -12,8 +12,9 @@ import click
 
 from spotwright.cli import FAILED, SUCCEEDED, say, show_content
 from spotwright.cli.cluster import cluster_options, cluster_place, explain_objects
-from spotwright.cli.manifest_files import find_manifests, print_findings, read_records, records_text
+from spotwright.cli.manifest_files import find_manifests, print_findings, read_beside, read_records, records_text
 from spotwright.cli.options import (
+    beside_option,
     config_option,
     json_option,
     pipeline_option,
@@ -66,18 +67,11 @@ def _record(help_text: str) -> Callable[[_Command], _Command]:
     return click.option("--record", type=click.Path(path_type=Path), metavar="FILE", help=help_text)
 
 
-def _with(command: _Command) -> _Command:
-    """``--with FILE``, which may be repeated."""
-    help_text = "Documents that the manifests refer to: runtimes, templates, ConfigMaps."
-    file = click.Path(path_type=Path)
-    return click.option("--with", "beside", multiple=True, type=file, metavar="FILE", help=help_text)(command)
-
-
 @click.command()
 @_files
 @_recursive
 @_output
-@_with
+@beside_option
 @config_option("the first file")
 @click.option("--replace-retries", is_flag=True, help="Also replace retry fields that are set already.")
 @click.option(
@@ -189,7 +183,7 @@ def unplace(
 
 @click.command()
 @_files
-@_with
+@beside_option
 @config_option("the first file")
 @click.option("--replace-retries", is_flag=True, help="As place would with this option.")
 @click.option("--pod-path", "pod_paths", multiple=True, metavar="PATH", help="As place would with this option.")
@@ -288,8 +282,8 @@ def _references(
     """Every object that a manifest may refer to: from the command's files, unplaced, then from the files of ``--with``."""
     shared = [(path, text) for path, text in texts if may_be_referred_to(text)] if len(texts) > 1 else []
     given = [(path, unplace_text(text, name_of(path), records).text) for path, text in shared]
-    given += [(path, read_input(path)) for path in beside]
     documents = [document for path, text in given for document in parse(text, name_of(path))]
+    documents += read_beside(beside)
     return References(documents, frozenset(name_of(path) for path, _ in texts))
 
 

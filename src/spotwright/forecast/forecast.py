@@ -437,9 +437,11 @@ def _warnings(
     yield from _about_supply(supply, names)
     spot = next(policy for policy in policies if policy.name == SPOT)
     if spot.fails:
+        alone = list(dict.fromkeys(task.spec_path for task in tasks.tasks if _needs_spot(task)))
+        advice = f"let {some(alone)} fall back to on-demand, or raise" if alone else "raise"
         yield (
-            f"with the policy as it is the run fails, or never ends, in {spot.fails:.1%} of the markets: raise "
-            "interruptions.max, save checkpoints, or let it fall back to on-demand"
+            f"with the policy as it is the run fails, or never ends, in {spot.fails:.1%} of the markets: {advice} "
+            "interruptions.max and save checkpoints"
         )
     if deadline is not None:
         yield from _unstated(tasks.tasks)

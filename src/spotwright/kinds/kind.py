@@ -56,6 +56,7 @@ __all__ = [
     "matching",
     "may_be_run",
     "mounts_in",
+    "mounts_of",
     "number_at",
     "one_pod",
     "placed_kind",
@@ -221,6 +222,7 @@ class PodLevels(NamedTuple):
 
 
 ReadLevels: TypeAlias = Callable[[Mapping[str, Any], Path], PodLevels]
+ReadTasks: TypeAlias = Callable[[Mapping[str, Any], Path], Iterable[tuple[str, PodLevels]]]
 """Reads the pod at a path of an object."""
 
 
@@ -229,7 +231,8 @@ class PodPlace(NamedTuple):
 
     ``job`` is the number of steps from the template up to its Job spec, 0 without one. ``read`` merges the levels of a pod with
     inherited fields. ``at_once`` counts the template's pods at one time. ``is_there``: whether the holder itself has pods
-    (default), unlike an Argo template that calls others.
+    (default), unlike an Argo template that calls others. ``tasks`` reads the pod of each task that uses the template, with the
+    task's name (empty if it is the only one), for kinds whose tasks have the containers.
     """
 
     steps: tuple[str, ...]
@@ -239,6 +242,7 @@ class PodPlace(NamedTuple):
     read: ReadLevels | None = None
     at_once: Count | None = None
     is_there: Callable[[Any], bool] | None = None
+    tasks: ReadTasks | None = None
 
     @property
     def is_template(self) -> bool:
@@ -311,7 +315,7 @@ class Kind(NamedTuple):
 
     ``leads`` tells by a role's name whether all others need it. ``is_partial``: another object completes its pods.
     ``shows_pods_of_another``: it describes pods that another object has. ``annotations`` is the path of a holder's pod
-    annotations.
+    annotations. ``passes_signals``: its controller starts each command through a program that forwards signals to all processes.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow holds a Workflow's. ``roles`` are those that
     its controller knows, ``container`` is the required name of the code's container, ``default_policy`` a role's default
@@ -353,6 +357,7 @@ class Kind(NamedTuple):
     roles: tuple[str, ...] = ()
     leads: Callable[[str], bool] = _leads_never
     is_partial: bool = False
+    passes_signals: bool = False
     shows_pods_of_another: bool = False
     annotations: tuple[str, ...] = ()
     container: str = ""
@@ -409,9 +414,10 @@ def pods_at(
     read: ReadLevels | None = None,
     at_once: Count | None = None,
     is_there: Callable[[Any], bool] | None = None,
+    tasks: ReadTasks | None = None,
 ) -> PodPlace:
     """The place of pods at a path such as ``spec.template``."""
-    return PodPlace(_steps(path), form, duty, job, read, at_once, is_there)
+    return PodPlace(_steps(path), form, duty, job, read, at_once, is_there, tasks)
 
 
 def holds_at(*paths: str) -> Holds:
@@ -495,6 +501,14 @@ def mounts_in(value: Any) -> Iterator[Mapping[str, Any]]:
     for one in value if isinstance(value, list) else ():
         if isinstance(one, dict | list):
             yield from mounts_in(one)
+
+
+def mounts_of(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]:
+    """The places of a volume among mounts."""
+    for one in mounts:
+        if one.get("name") == volume:
+            folder = one.get("subPath") or one.get("subPathExpr") or ""
+            yield Mount(str(one.get("mountPath")), str(folder), one.get("readOnly") is True)
 
 
 def claims_of_each(path: str) -> Claims:

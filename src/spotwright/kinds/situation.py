@@ -7,7 +7,7 @@ The facts are in the records of kinds. Unstated numbers, such as a loop's pods, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from spotwright.kinds.kind import (
     kind_of,
     matching,
     mounts_in,
+    mounts_of,
     product,
 )
 from spotwright.kinds.unknown import duty_of_named, find_pod_specs, replicas_above, template_of
@@ -44,6 +45,7 @@ __all__ = [
     "pod_claims",
     "pod_groups",
     "pod_places",
+    "pods_of_tasks",
     "pods_with",
     "run_together",
 ]
@@ -242,7 +244,7 @@ def pod_claims(data: Any, group: PodGroup) -> list[Claim]:
     of_object = kind.claims(data, group.path) if kind.claims is not None else ()
     mounts = list(mounts_in(value_at(data, group.spec)))
     claims = [*claims_in(data, (*group.spec, "volumes")), *of_object]
-    return [one if one.mounts else one._replace(mounts=tuple(_mounts(mounts, one.volume))) for one in claims]
+    return [one if one.mounts else one._replace(mounts=tuple(mounts_of(mounts, one.volume))) for one in claims]
 
 
 def pods_with(group: PodGroup, claims: Iterable[Claim]) -> PodGroup:
@@ -252,6 +254,11 @@ def pods_with(group: PodGroup, claims: Iterable[Claim]) -> PodGroup:
         if claim.tasks is None:
             return group
         tasks |= claim.tasks
+    return pods_of_tasks(group, tasks)
+
+
+def pods_of_tasks(group: PodGroup, tasks: Container[str]) -> PodGroup:
+    """The pods of a group that are those of tasks with these names."""
     runs = tuple(run for run in group.runs if run.calls[-1].name in tasks)
     return group._replace(at_once=_most(runs, group.limit), runs=runs)
 
@@ -320,13 +327,6 @@ def _asked_of_claim(parameters: Any) -> dict[str, Any]:
     """The spec of a claim that a task makes, as far as the pipeline states it."""
     constants = {field: value_at(parameters, (key, "runtimeValue", "constant")) for field, key in _ASKED}
     return {field: value for field, value in constants.items() if value is not None}
-
-
-def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]:
-    for one in mounts:
-        if one.get("name") == volume:
-            folder = one.get("subPath") or one.get("subPathExpr") or ""
-            yield Mount(str(one.get("mountPath")), str(folder), one.get("readOnly") is True)
 
 
 class HeldObject(NamedTuple):

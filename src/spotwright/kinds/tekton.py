@@ -19,7 +19,7 @@ Sources: tektoncd/pipeline v1.15.0, ``pkg/apis/pipeline/pod/template.go`` (Merge
 ``pkg/apis/pipeline/v1/pipelinerun_types.go`` (GetTaskRunSpec), ``pkg/reconciler/pipelinerun/pipelinerun.go``
 (getTaskrunAnnotations), ``pkg/reconciler/taskrun/taskrun.go``, ``pkg/pod/pod.go`` (env, makeLabels),
 ``pkg/reconciler/taskrun/resources/apply.go`` (ApplyPodTemplateReplacements), ``pkg/internal/affinityassistant``;
-documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
+``cmd/entrypoint/runner.go`` (signals); documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
 """
 
 from __future__ import annotations
@@ -38,11 +38,15 @@ from spotwright.kinds.kind import (
     Mount,
     Order,
     PodLevels,
+    PodPlace,
     Reads,
     RetryFields,
     Run,
     Sharing,
     calls_after,
+    claims_in,
+    mounts_in,
+    mounts_of,
     one_pod,
     pods_at,
     product,
@@ -342,6 +346,58 @@ def _levels_of(all_tasks: Path, data: Mapping[str, Any], path: Path) -> PodLevel
     )
 
 
+def _of_tasks(all_tasks: Path, data: Mapping[str, Any], path: Path) -> Iterator[tuple[str, PodLevels]]:
+    """The pods of the tasks of a run's own pipeline that have the template at a path, with their steps; none elsewhere."""
+    levels = _levels_of(all_tasks, data, path)
+    for name, at in _tasks_with(data, path):
+        yield name, _with_steps(levels, data, at, path[:-1])
+
+
+def _tasks_with(data: Mapping[str, Any], template: Path) -> Iterator[tuple[str, Path]]:
+    """The tasks of a run's own pipeline that have a pod template: the name of each, and where its ``taskSpec`` is."""
+    templates = _pod_templates(data)
+    for field in ("tasks", "finally"):
+        given = value_at(data, (*_PIPELINE_SPEC, field))
+        for index, task in enumerate(given if isinstance(given, list) else ()):
+            name = str(mapping(task).get("name"))
+            if templates.get(name) == template:
+                yield name, (*_PIPELINE_SPEC, field, index, "taskSpec")
+
+
+def _of_task_run(data: Mapping[str, Any], path: Path) -> Iterator[tuple[str, PodLevels]]:
+    """The pod of a TaskRun with its own steps."""
+    levels = PodLevels(path, "H", mapping(value_at(data, path)), {})
+    yield "", _with_steps(levels, data, ("spec", "taskSpec"), ("spec",))
+
+
+def _with_steps(levels: PodLevels, data: Mapping[str, Any], at: Path, own: Path) -> PodLevels:
+    """A pod with the steps and volumes of the task at a path, and what the run at ``own`` has asked for all steps together.
+
+    It has the labels and annotations of the run. Sources: Tekton's documentation, "Tasks" ("Specifying a Step template") and
+    "Compute Resources"; ``pkg/pod/pod.go``.
+    """
+    task, steps = mapping(value_at(data, at)), value_at(data, (*at, "steps"))
+    spec, where = dict(levels.spec), dict(levels.where)
+    if isinstance(steps, list):
+        spec["containers"] = [_container({**mapping(task.get("stepTemplate")), **mapping(step)}) for step in steps]
+        where |= {("containers", index): (*at, "steps", index) for index in range(len(steps))}
+    if isinstance(task.get("volumes"), list):
+        spec["volumes"], where["volumes",] = task["volumes"], (*at, "volumes")
+    if value_at(data, (*own, "computeResources")) is not None:
+        spec["resources"] = value_at(data, (*own, "computeResources"))
+    return levels._replace(spec=spec, where=where, metadata=mapping(data.get("metadata")))
+
+
+def _container(step: Mapping[str, Any]) -> dict[str, Any]:
+    """A step as a container: a script is what a shell runs."""
+    container = {key: value for key, value in step.items() if key not in ("computeResources", "script")}
+    if step.get("computeResources") is not None:
+        container["resources"] = step["computeResources"]
+    if isinstance(step.get("script"), str):
+        container |= {"command": ["sh", "-c", step["script"]], "args": []}
+    return container
+
+
 def _own_variables(
     wanted: list[dict[str, Any]], of_all_tasks: Sequence[Mapping[str, Any]], own: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
@@ -395,16 +451,26 @@ def _volumes(data: Mapping[str, Any]) -> Iterator[tuple[str, str, Claim]]:
             yield name, folder, Claim(name, (*at, "volumeClaimTemplate"), Sharing.OBJECT, own)
 
 
+def _claims_of_volumes(data: Mapping[str, Any], task: Path) -> Iterator[Claim]:
+    """The claims that a task at a path has as volumes."""
+    mounts = list(mounts_in(value_at(data, task)))
+    for one in claims_in(data, (*task, "volumes")):
+        yield one._replace(mounts=tuple(mounts_of(mounts, one.volume)))
+
+
 def _claims_of_task_run(data: Mapping[str, Any], _path: Path) -> Iterator[Claim]:
+    yield from _claims_of_volumes(data, ("spec", "taskSpec"))
     for name, folder, claim in _volumes(data):
         yield claim._replace(mounts=(Mount(f"/workspace/{name}", folder),))
 
 
 def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
-    """The claims of a run's workspaces that tasks with the pod template at a path bind, with those tasks.
+    """The claims that tasks with the pod template at a path have as volumes, and those of workspaces that they bind.
 
     The bindings of a Pipeline in another object are unknown. The shared template has every claim of the run.
     """
+    for of_task, at in _tasks_with(data, path):
+        yield from (one._replace(tasks=frozenset({of_task})) for one in _claims_of_volumes(data, at))
     volumes, is_of_all = list(_volumes(data)), path in (_ALL_TASKS, _ALL_TASKS_OF_V1BETA1)
     if not volumes:
         return
@@ -567,6 +633,11 @@ def _retries(pipeline: str, *above: str) -> RetryFields:
     return RetryFields(f"{pipeline}.tasks[].retries", levels)
 
 
+def _pods_at(path: str, all_tasks: Path) -> PodPlace:
+    """A pod template of a PipelineRun; ``all_tasks`` is the path of the one for all tasks in its version."""
+    return pods_at(path, "H", read=partial(_levels_of, all_tasks), tasks=partial(_of_tasks, all_tasks))
+
+
 _kind = partial(
     Kind,
     group="tekton.dev",
@@ -575,6 +646,7 @@ _kind = partial(
     takes_any_version=True,
     mechanisms=(_TEKTON,),
     reads=Reads.OBJECTS,
+    passes_signals=True,
 )
 
 KINDS = (
@@ -582,10 +654,10 @@ KINDS = (
         name="PipelineRun",
         place=_place_pipeline_run,
         places=(
-            pods_at("spec.taskRunTemplate.podTemplate", "H"),
-            pods_at("spec.taskRunSpecs.*.podTemplate", "H", read=partial(_levels_of, _ALL_TASKS)),
-            pods_at("spec.podTemplate", "H"),  # of v1beta1
-            pods_at("spec.taskRunSpecs.*.taskPodTemplate", "H", read=partial(_levels_of, _ALL_TASKS_OF_V1BETA1)),
+            _pods_at("spec.taskRunTemplate.podTemplate", _ALL_TASKS),
+            _pods_at("spec.taskRunSpecs.*.podTemplate", _ALL_TASKS),
+            _pods_at("spec.podTemplate", _ALL_TASKS_OF_V1BETA1),
+            _pods_at("spec.taskRunSpecs.*.taskPodTemplate", _ALL_TASKS_OF_V1BETA1),
         ),
         claims=_claims,
         order=_order,
@@ -614,7 +686,7 @@ KINDS = (
         page="tekton",
         leaves_pods=True,
         place=_place_task_run,
-        places=(pods_at("spec.podTemplate", "H", at_once=one_pod),),
+        places=(pods_at("spec.podTemplate", "H", at_once=one_pod, tasks=_of_task_run),),
         claims=_claims_of_task_run,
         retries=RetryFields("spec.retries", {"spec": ("retries",), "spec.taskSpec": (), "spec.taskSpec.steps.*": ()}),
     ),

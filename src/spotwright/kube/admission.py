@@ -1,12 +1,14 @@
 """The additions of a cluster to new pods, as far as the given objects show them.
 
-The scheduler sees more than a pod's own fields: its namespace may have a node selector and default requests, and its runtime
-class an overhead, a selector and tolerations. Placement, lint and the check of pools read pods as admitted, so that they agree.
-Without the object an addition is unknown, and the pod is read as written.
+The scheduler sees more than a pod's own fields: its namespace may have a node selector and default requests, its runtime class an
+overhead, a selector and tolerations, and a PodDefault of Kubeflow tolerations, variables and volumes. Placement, lint and the
+check of pools read pods as admitted, so that they agree. Without the object an addition is unknown, and the pod is read as
+written.
 
 Sources: Kubernetes 1.35, ``plugin/pkg/admission/podnodeselector``, ``plugin/pkg/admission/limitranger``,
 ``plugin/pkg/admission/runtimeclass`` and ``pkg/apis/core/v1/defaults.go`` (``SetDefaults_LimitRangeItem``); OpenShift's
-documentation, "Creating project-wide node selectors".
+documentation, "Creating project-wide node selectors"; kubeflow/dashboard, ``components/admission-webhook``
+(``filterPodDefaults``, ``applyPodDefaultsOnPod``).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from spotwright.kube.object_fields import mapping, mappings, metadata
+from spotwright.kube.pod import is_selected
 from spotwright.model.quantities import parse_resource
 from spotwright.model.scheduling_terms import is_placeholder
 
@@ -30,6 +33,7 @@ __all__ = [
     "admitted",
     "contradiction",
     "faulty",
+    "is_in",
     "namespace_selector",
     "no_others",
     "object_name",
@@ -40,7 +44,7 @@ __all__ = [
 Others = Callable[[str], Iterable[Mapping[str, Any]]]
 """The given objects of a kind."""
 
-ADMITTING = ("LimitRange", "Namespace", "RuntimeClass")
+ADMITTING = ("LimitRange", "Namespace", "PodDefault", "RuntimeClass")
 """The kinds of the objects that add fields to pods."""
 
 _QUANTITIES = ("default", "defaultRequest", "max", "min")
@@ -55,15 +59,17 @@ def no_others(_kind: str) -> Iterable[Mapping[str, Any]]:
 class Added(NamedTuple):
     """The fields that an object adds to a pod. ``maker`` is its name in messages: ``namespace team``, ``RuntimeClass kata``.
 
-    ``limits`` and ``requests`` are defaults of containers, ``overhead`` is the pod's.
+    ``limits`` and ``requests`` are defaults of containers, ``overhead`` is the pod's. ``lists`` are more items for lists of the
+    pod (``tolerations``, ``volumes``), ``in_containers`` for lists of each container that is no init container.
     """
 
     maker: str
     selector: Mapping[str, Any] = {}
-    tolerations: Sequence[Mapping[str, Any]] = ()
     overhead: Mapping[str, Any] = {}
     limits: Mapping[str, Any] = {}
     requests: Mapping[str, Any] = {}
+    lists: Mapping[str, Sequence[Mapping[str, Any]]] = {}
+    in_containers: Mapping[str, Sequence[Mapping[str, Any]]] = {}
 
 
 class Unreadable(NamedTuple):
@@ -73,35 +79,47 @@ class Unreadable(NamedTuple):
     text: str
 
 
-def admitted(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Mapping[str, Any]:
+def admitted(
+    spec: Mapping[str, Any], namespace: str | None, others: Others, labels: Mapping[str, Any] | None = None
+) -> Mapping[str, Any]:
     """A pod spec with the cluster's additions; the same one without known additions.
 
-    ``namespace`` is the pod's; empty or ``None`` matches objects without one. The pod's own selector wins over another value in
-    the namespace: :func:`contradiction`.
+    ``namespace`` and ``labels`` are the pod's; an empty namespace or ``None`` matches objects without one. The pod's own
+    selector wins over another value in the namespace: :func:`contradiction`.
     """
     added: dict[str, Any] = {}
     own = mapping(spec.get("nodeSelector"))
     selector = {**own}
     limits: dict[str, Any] = {}
     requests: dict[str, Any] = {}
-    for one in additions(spec, namespace, others):
+    items: dict[str, list[Any]] = {}
+    for one in additions(spec, namespace, others, labels):
         selector = {**one.selector, **selector}
         limits, requests = {**one.limits, **limits}, {**one.requests, **requests}
-        if one.tolerations:
-            given = spec.get("tolerations")
-            added["tolerations"] = [*(given if isinstance(given, list) else ()), *one.tolerations]
+        added |= _longer({**spec, **added}, one.lists)
+        for name, more in one.in_containers.items():
+            items.setdefault(name, []).extend(more)
         if one.overhead:
             added["overhead"] = one.overhead
     if selector.keys() - own.keys():
         added["nodeSelector"] = selector
-    for name in ("containers", "initContainers") if limits or requests else ():
+    for name in ("containers", "initContainers") if limits or requests or items else ():
         if isinstance(containers := spec.get(name), list):
-            added[name] = [_with_defaults(one, limits, requests) for one in containers]
+            further = items if name == "containers" else {}
+            added[name] = [_with_defaults(one, limits, requests, further) for one in containers]
     return {**spec, **added} if added else spec
 
 
-def additions(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Iterator[Added]:
-    """Each object's additions to a pod; of several values for one key the first counts."""
+def _longer(given: Mapping[str, Any], lists: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """The lists of a mapping, with more items at their ends."""
+    own = {name: given.get(name) for name in lists}
+    return {name: [*(old if isinstance(old := own[name], list) else ()), *more] for name, more in lists.items() if more}
+
+
+def additions(
+    spec: Mapping[str, Any], namespace: str | None, others: Others, labels: Mapping[str, Any] | None = None
+) -> Iterator[Added]:
+    """Each object's additions to a pod with these labels; of several values for one key the first counts."""
     if selector := namespace_selector(namespace, others):
         yield Added(f"namespace {namespace}", selector)
     for one in _adding(spec, namespace, others):
@@ -109,22 +127,29 @@ def additions(spec: Mapping[str, Any], namespace: str | None, others: Others) ->
             continue
         scheduling, overhead = mapping(one.get("scheduling")), mapping(mapping(one.get("overhead")).get("podFixed"))
         if scheduling or overhead:
-            tolerations = mappings(scheduling.get("tolerations"))
-            yield Added(object_name(one), mapping(scheduling.get("nodeSelector")), tolerations, overhead)
+            lists = {"tolerations": mappings(scheduling.get("tolerations"))}
+            yield Added(object_name(one), mapping(scheduling.get("nodeSelector")), overhead, lists=lists)
         for item in mappings(mapping(one.get("spec")).get("limits")):
             if item.get("type") == "Container":
                 limits = {**mapping(item.get("max")), **mapping(item.get("default"))}
                 requests = {**mapping(item.get("min")), **limits, **mapping(item.get("defaultRequest"))}
                 yield Added(object_name(one), limits=limits, requests=requests)
+    for one in others("PodDefault"):
+        wanted = mapping(one.get("spec"))
+        if is_in(one, namespace) and is_selected(wanted.get("selector"), labels or {}):
+            lists = {name: mappings(wanted.get(name)) for name in ("tolerations", "volumes")}
+            in_containers = {name: mappings(wanted.get(name)) for name in ("env", "volumeMounts")}
+            yield Added(object_name(one), lists=lists, in_containers=in_containers)
 
 
 def unreadable(one: Mapping[str, Any]) -> Iterator[Unreadable]:
-    """The unreadable quantities of a LimitRange or a RuntimeClass, without placeholders."""
-    if one.get("kind") not in ADMITTING:
+    """The unreadable quantities of a LimitRange, a ResourceQuota or a RuntimeClass, without placeholders."""
+    if one.get("kind") not in (*ADMITTING, "ResourceQuota"):
         return
     limits = mapping(one.get("spec")).get("limits")
     held: list[tuple[tuple[str | int, ...], Any]] = [
-        (("overhead", "podFixed"), mapping(one.get("overhead")).get("podFixed"))
+        (("overhead", "podFixed"), mapping(one.get("overhead")).get("podFixed")),
+        (("spec", "hard"), mapping(one.get("spec")).get("hard")),
     ]
     for index, item in enumerate(limits if isinstance(limits, list) else ()):
         held += [(("spec", "limits", index, name), mapping(item).get(name)) for name in _QUANTITIES]
@@ -153,7 +178,7 @@ def _adding(spec: Mapping[str, Any], namespace: str | None, others: Others) -> I
     """The RuntimeClass of a pod, and the LimitRanges of its namespace."""
     named = spec.get("runtimeClassName")
     yield from islice((one for one in (others("RuntimeClass") if named else ()) if _is_named(one, named)), 1)
-    yield from (one for one in others("LimitRange") if (metadata(one).get("namespace") or "") == (namespace or ""))
+    yield from (one for one in others("LimitRange") if is_in(one, namespace))
 
 
 def namespace_selector(namespace: str | None, others: Others) -> dict[str, str]:
@@ -208,17 +233,25 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _with_defaults(container: Any, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> Any:
-    """A container with default limits and requests; its own limit is also its request."""
+def _with_defaults(
+    container: Any, limits: Mapping[str, Any], requests: Mapping[str, Any], items: Mapping[str, Sequence[Any]]
+) -> Any:
+    """A container with default limits and requests, and more items in its lists; its own limit is also its request."""
     if not isinstance(container, Mapping):
         return container
+    container = {**container, **_longer(container, items)} if items else container
     resources = container.get("resources") or {}
-    if not isinstance(resources, Mapping):
+    if not isinstance(resources, Mapping) or not (limits or requests):
         return container
     own = mapping(resources.get("limits"))
     missing = {key: value for key, value in requests.items() if key not in own}
     both = {"limits": {**limits, **own}, "requests": {**missing, **mapping(resources.get("requests"))}}
     return {**container, "resources": {**resources, **both}}
+
+
+def is_in(one: Mapping[str, Any], namespace: str | None) -> bool:
+    """Whether an object is in the namespace of a pod; of two without a namespace each is in that of the other."""
+    return (metadata(one).get("namespace") or "") == (namespace or "")
 
 
 def _is_named(one: Mapping[str, Any], name: Any) -> bool:

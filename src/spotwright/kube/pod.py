@@ -18,7 +18,17 @@ from typing import Any, NamedTuple
 from spotwright.kube.object_fields import mapping
 from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Term, Toleration, is_placeholder
 
-__all__ = ["PREFERRED", "REQUIRED", "TERMS", "Refusal", "can_match", "refusals_of", "scheduling_of", "wrong_weight"]
+__all__ = [
+    "PREFERRED",
+    "REQUIRED",
+    "TERMS",
+    "Refusal",
+    "can_match",
+    "is_selected",
+    "refusals_of",
+    "scheduling_of",
+    "wrong_weight",
+]
 
 _Path = tuple[str | int, ...]
 
@@ -326,3 +336,13 @@ def _term(fields: Mapping[str, Any]) -> Term:
 
 def _expressions(given: Any) -> tuple[Expression, ...]:
     return tuple(Expression(*_parts(one)) for one in map(mapping, _items(given)))
+
+
+def is_selected(selector: Any, labels: Mapping[str, Any]) -> bool:
+    """Whether a label selector selects pods with these labels. An empty one selects every pod, a missing one none."""
+    if not isinstance(selector, Mapping):
+        return False
+    given = {str(key): str(value) for key, value in labels.items()}
+    pairs = mapping(selector.get("matchLabels")).items()
+    wanted = [Expression(str(key), "In", (str(value),)) for key, value in pairs]
+    return all(one.matches(given) for one in (*wanted, *_expressions(selector.get("matchExpressions"))))

@@ -43,9 +43,10 @@ class LintReport:
 
     @property
     def not_judged(self) -> list[NotJudged]:
-        """What no rule could check."""
+        """What no rule could check, and the pools of which it is unknown whether the work fits."""
         every = (finding for file in self.files for finding in (*file.findings, *file.allowed))
-        return [finding.not_judged for finding in every if finding.not_judged is not None]
+        found = [finding.not_judged for finding in every if finding.not_judged is not None]
+        return [*found, *(pool for file in self.files for pool in file.pools)]
 
     def count(self, severity: Severity) -> int:
         """How many findings have a severity."""
@@ -129,8 +130,8 @@ def lint_json(report: LintReport) -> dict[str, Any]:
 
     ``severity`` is ``error``, ``warning`` or ``note``; ``field`` is the path of the value, empty in Python files. ``allowed`` has
     findings that a comment allows, ``fixed`` those that ``--fix`` removed, in the same form. ``unread`` has a message for each
-    file that could not be read. ``not_judged`` has what no rule could look at. ``files`` and ``objects`` count what was linted,
-    ``summary`` the findings of each severity.
+    file that could not be read. ``not_judged`` has what no rule could look at, and pools of unknown size. ``files``
+    and ``objects`` count what was linted, ``summary`` the findings of each severity.
     """
     return {
         "findings": [_finding(finding) for finding in report.findings],

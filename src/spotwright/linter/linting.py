@@ -27,6 +27,7 @@ from spotwright.linter.rules import (
     placement,
     pools,
     python,
+    quotas,
     retries,
     selectors,
     shells,
@@ -49,8 +50,9 @@ from spotwright.linter.subjects import (
     pods_of,
     with_inner,
 )
-from spotwright.manifests.files import refusal_of, unfix_text
+from spotwright.manifests.files import tried, unfix_text
 from spotwright.manifests.record import FIXED_AT, MAX_RECORD, annotations_at, placed_text, reserve
+from spotwright.model.not_judged import NotJudged
 from spotwright.placing.aliases import refuse_changed
 from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import (
@@ -83,7 +85,7 @@ __all__ = [
 GROUPS: Mapping[str, tuple[Rule, ...]] = {
     "Where pods run": placement.RULES,
     "What no node meets": selectors.RULES,
-    "What pools can hold": capacity.RULES,
+    "What pools and quotas can hold": (*capacity.RULES, *quotas.RULES),
     "What must not be lost": stateful.RULES,
     "Volumes and checkpoints": storage.RULES,
     "Retries": (*retries.RULES, *shells.RULES),
@@ -132,13 +134,17 @@ class Repair:
 
 @dataclass(slots=True)
 class LintedFile:
-    """What lint found in one file. ``allowed`` are findings that comments allow; ``documents`` counts objects."""
+    """What lint found in one file. ``allowed`` are findings that comments allow; ``documents`` counts objects.
+
+    ``pools`` are the pools of which it is unknown whether the work fits.
+    """
 
     file: str
     findings: list[Finding] = field(default_factory=list)
     allowed: list[Finding] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
     documents: int = 0
+    pools: list[NotJudged] = field(default_factory=list)
 
 
 def lint_text(text: str, file: str, settings: Settings) -> LintedFile:
@@ -217,9 +223,11 @@ class _Linter:
                     self._result.documents += 1
                     self._pipeline(pipeline_of(document))
                     continue
-                found = list(objects_in(document, beside))
+                found = objects_in(document, beside)
                 self._result.documents += len(found) or 1
                 waiting += found
+        for document in self._settings.beside:
+            objects_in(document, beside)
         for outer in waiting:  # all claims of the file are known by now
             for subject in with_inner(outer):
                 self._result.documents += subject is not outer
@@ -287,11 +295,13 @@ class _Linter:
             self._result.repairs.append(Repair(finding, None, (), (), problem.rename))
 
     def _refusals(self, documents: Sequence[Document]) -> None:
-        """Add what ``place`` refuses, where no other rule has found an error at that line."""
+        """Add what ``place`` refuses, where no other rule has found an error at that line, and pools that it cannot judge."""
         rule = self._refused
-        references = References(list(documents), frozenset({self._result.file}))
-        for document in documents if rule is not None else ():
-            error = refusal_of(document, self._settings.config, references)
+        references = References([*documents, *self._settings.beside], frozenset({self._result.file}))
+        for document in documents:
+            trial = tried(document, self._settings.config, references)
+            error = trial.refusal
+            self._result.pools += trial.not_judged if self._settings.pools else ()
             is_about_pools = isinstance(error, NoPoolFitsError | ConfigError)
             if error is not None and rule is not None and (self._settings.pools or not is_about_pools):
                 self._add_error(rule, error, document.line(()))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from spotwright.clouds import providers
 from spotwright.config import Config
 from spotwright.model.pools import Pool
-from spotwright.placing.documents import Path
+from spotwright.placing.documents import Document, Path
 
 __all__ = ["Settings", "settings_of"]
 
@@ -27,7 +27,7 @@ class Settings:
 
     ``spot_pairs`` are labels, with their values, that only spot pools have; ``spot_taints`` the keys of the taints of spot pools.
     ``off`` has the rules that the configuration switches off, each with its reason. ``config`` is the configuration itself.
-    ``pod_paths`` are the patterns of ``--pod-path``.
+    ``pod_paths`` are the patterns of ``--pod-path``. ``beside`` are the documents of ``--with``: facts, which are not linted.
     """
 
     pools: Mapping[str, Pool]
@@ -37,6 +37,7 @@ class Settings:
     config: Config
     off: Mapping[str, str] = field(default_factory=dict)
     pod_paths: tuple[Path, ...] = ()
+    beside: tuple[Document, ...] = ()
 
     @property
     def spot_pools(self) -> list[Pool]:
@@ -53,8 +54,8 @@ class Settings:
         return (self.version(name) or (math.inf, math.inf)) < version
 
 
-def settings_of(config: Config, pod_paths: tuple[Path, ...] = ()) -> Settings:
-    """The settings of a configuration. ``pod_paths`` are the patterns of further pod specs."""
+def settings_of(config: Config, pod_paths: tuple[Path, ...] = (), beside: tuple[Document, ...] = ()) -> Settings:
+    """The settings of a configuration. ``pod_paths`` are the patterns of further pod specs, ``beside`` documents of facts."""
     pools = {} if config.is_built_in or config.note else dict(config.pools)
     spot = {pair for pool in pools.values() if pool.is_spot for pair in providers.labels(pool).items()}
     others = {pair for pool in pools.values() if not pool.is_spot for pair in providers.labels(pool).items()}
@@ -73,4 +74,5 @@ def settings_of(config: Config, pod_paths: tuple[Path, ...] = ()) -> Settings:
         config,
         config.lint_off,
         pod_paths,
+        beside,
     )

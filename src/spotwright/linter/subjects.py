@@ -16,11 +16,10 @@ from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.argo_steps import argo_version, code_paths, effective, templates
-from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
-from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups
+from spotwright.kinds.kind import Claim, Kind, PodLevels, Retry, kind_of
+from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups, pods_of_tasks
 from spotwright.kube.admission import additions, admitted
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
-from spotwright.kube.pod_defaults import with_pod_defaults
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import Reach, reach_of
 from spotwright.manifests.record import ANNOTATION, AT, annotations_at
@@ -91,7 +90,7 @@ def texts_of(value: Any) -> Iterator[str]:
 
 @dataclass(slots=True)
 class FileObjects:
-    """The objects of a file, the first of equal kind, name and namespace; and its volumes by the claims they are reserved for.
+    """The objects of a file, then those beside it: of equal kind, name and namespace the first; and volumes by their claims.
 
     ``named`` has them by kind and name, and there by namespace.
     """
@@ -219,11 +218,12 @@ class KubeObject:
         return same.get(self.namespace) or next(iter(same.values()), None)
 
 
-def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
-    """The objects of one document: itself, or the items of a list."""
-    for found in _objects(document, (), document.get((), None), beside):
-        beside.add(found)
-        yield found
+def objects_in(document: Document, beside: FileObjects) -> list[KubeObject]:
+    """The objects of one document, itself or the items of a list, which are added to ``beside``."""
+    found = list(_objects(document, (), document.get((), None), beside))
+    for one in found:
+        beside.add(one)
+    return found
 
 
 def with_inner(outer: KubeObject) -> Iterator[KubeObject]:
@@ -305,7 +305,8 @@ class Pods:
     ``form`` is as in :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
     ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``group`` has how
     many there are and in what order, ``claims`` come from :func:`~spotwright.kinds.situation.pod_claims`, with paths
-    from the owner.
+    from the owner. ``as_admitted`` is the pod spec with what the cluster adds, as far as given objects show it, and
+    ``containers`` have their part of it; it is empty in a pipeline.
     """
 
     document: Source
@@ -326,6 +327,7 @@ class Pods:
     is_placed: bool = False
     group: PodGroup | None = None
     claims: tuple[Claim, ...] = ()
+    as_admitted: Shape = field(default_factory=dict)
 
     @property
     def are_several(self) -> bool:
@@ -381,13 +383,7 @@ class Pods:
         try:
             if self.form == "K":
                 return read_resources(mapping_at(self.containers[0].value, "resources"))[0]
-            pod = {
-                name: self.value.get(name) for name in ("initContainers", "overhead", "resources", "runtimeClassName")
-            }
-            pod["containers"] = [one.value for one in self.containers]
-            if self.owner is None:
-                return pod_requests(pod)
-            return pod_requests(admitted(pod, self.owner.namespace, self.owner.beside.of_kind))
+            return pod_requests(self.as_admitted)
         except (ValueError, TypeError, AttributeError, IndexError):
             return {}
 
@@ -454,7 +450,7 @@ class Pods:
     @property
     def volumes(self) -> Iterator[tuple[Path, Shape]]:
         """Each volume with its path."""
-        for index, volume in enumerate(items_of(self.value.get("volumes"))):
+        for index, volume in enumerate(items_of((self.as_admitted or self.value).get("volumes"))):
             yield self.at("volumes", index), mapping_of(volume)
 
 
@@ -471,24 +467,27 @@ def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestEr
         yield from _argo(owner, settings)
         return
     for group in pod_groups(owner.value, settings.pod_paths):
-        found = _read(owner, group, record.retry, settings)
-        if found is not None:
-            yield found
+        if group.place.form == "T" and not isinstance(owner.get(*group.path, "spec"), dict):
+            continue  # the rule on fields at the wrong level says so
+        tasks = list(group.place.tasks(owner.value, group.path)) if group.place.tasks is not None else []
+        for name, levels in tasks or [("", group.place.levels(owner.value, group.path))]:
+            yield _read(owner, pods_of_tasks(group, {name}) if name else group, levels, name, settings)
 
 
-def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) -> Pods | ManifestError | None:
+def _read(owner: KubeObject, group: PodGroup, levels: PodLevels, task: str, settings: Settings) -> Pods | ManifestError:
+    """The pods of a template, or those of one task that has it."""
     place, path = group.place, group.path
-    if place.form == "T" and not isinstance(owner.get(*path, "spec"), dict):
-        return None  # the rule on fields at the wrong level reports it
-    spec, form, value, metadata, where = place.levels(owner.value, path)
+    spec, form, value, metadata, where = levels
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
         check_value(owner.document, owner.at(*((*spec[:-1], "metadata") if form == "T" else spec)), metadata, METADATA)
-        given = with_pod_defaults(value, _labels(owner, place.duty, metadata), owner.namespace, owner.beside.of_kind)
-        constraints = scheduling_of(admitted(given, owner.namespace, owner.beside.of_kind))
+        labels = _labels(owner, place.duty, metadata)
+        pod = admitted(value, owner.namespace, owner.beside.of_kind, labels)
+        constraints = scheduling_of(pod)
     except ManifestError as error:
         return error
-    role = _role(owner, path)
+    role = task or _role(owner, path)
+    claims = [one for one in pod_claims(owner.value, group) if not task or one.tasks is None or task in one.tasks]
     return Pods(
         owner.document,
         owner,
@@ -501,13 +500,14 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         metadata,
         constraints,
         reach_of(constraints, settings),
-        tuple(_containers(owner, spec, value)),
-        retry,
+        tuple(_containers(owner, levels, pod)),
+        owner.record.retry,
         owner.at(*path[:-1]) if place.job else None,
         {inside: owner.at(*at) for inside, at in where.items()},
         is_placed=owner.is_placed,
         group=group,
-        claims=tuple(pod_claims(owner.value, group)),
+        claims=tuple(claims),
+        as_admitted=pod,
     )
 
 
@@ -517,9 +517,10 @@ def _labels(owner: KubeObject, duty: PodRole, metadata: Shape) -> Shape:
     return {**own, **mapping_at(metadata, "labels")}
 
 
-def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Container]:
+def _containers(owner: KubeObject, levels: PodLevels, value: Shape) -> Iterator[Container]:
     for index, container in enumerate(items_of(value.get("containers"))):
-        yield Container(owner.at(*spec, "containers", index), mapping_of(container))
+        at = levels.where.get(("containers", index), (*levels.path, "containers", index))
+        yield Container(owner.at(*at), mapping_of(container))
 
 
 def _role(owner: KubeObject, path: Path) -> str:
@@ -586,7 +587,10 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             for level in ((*top, "templateDefaults"), top):
                 if value.get("volumes") is None and isinstance(get((*level, "volumes")), list):
                     value["volumes"], where["volumes",] = get((*level, "volumes")), owner.at(*level, "volumes")
-            constraints = scheduling_of(admitted(value, owner.namespace, owner.beside.of_kind))
+            whole = {**value, "containers": [one.value for one in found]}
+            labels = mapping_at(pod.metadata, "labels")
+            given = admitted(whole, owner.namespace, owner.beside.of_kind, labels)
+            constraints = scheduling_of(given)
         except ManifestError as error:
             yield error
             continue
@@ -602,11 +606,12 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             mapping_of(pod.metadata),
             constraints,
             reach_of(constraints, settings),
-            tuple(found),
+            tuple(one._replace(value=more) for one, more in zip(found, given["containers"], strict=True)),
             where=where,
             is_placed=owner.is_placed,
             group=group,
             claims=tuple(pod_claims(owner.value, group)),
+            as_admitted=given,
         )
 
 

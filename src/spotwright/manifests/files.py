@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError
@@ -53,14 +53,15 @@ from spotwright.placing.yaml_writer import Removal, block, flow, remove
 __all__ = [
     "Additions",
     "PlacedFile",
+    "Trial",
     "has_added_content",
     "is_added",
     "is_untouched",
     "place_text",
     "place_texts",
     "prepend",
-    "refusal_of",
     "refuse_unmatched",
+    "tried",
     "unfix_text",
     "unmatched_patterns",
     "unplace_text",
@@ -298,23 +299,31 @@ def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
     return placed_text(editor, at, None if isinstance(document, PipelinePair) else MAX_RECORD, work.outside)
 
 
-def refusal_of(document: Document, config: Config, references: References) -> InputError | None:
-    """Why :func:`place_texts` would refuse an object; ``None`` if it would place it or leave it alone. It changes nothing.
+class Trial(NamedTuple):
+    """The result of :func:`place_texts` on an object: why it refuses it, and which of its pools it cannot judge."""
 
-    ``references`` has the objects of the same input. Placed objects get no finding.
+    refusal: InputError | None = None
+    not_judged: Sequence[NotJudged] = ()
+
+
+def tried(document: Document, config: Config, references: References) -> Trial:
+    """Try :func:`place_texts` on an object, without changing it.
+
+    ``references`` has the objects of the same input. The trial of an object that is placed already, or left alone, is empty.
     """
     api_version, kind = _kind_of(document)
     own = _record_path(document)
+    roles: list[RoleReport] = []
     if any(document.get(at, None) is not None for at in (own, AT)):
-        return None
+        return Trial()
     rules = ObjectRules(config, references, PlaceOptions(only_explain=True), Additions().add)
     try:
         place = kind_of(api_version, kind).place
         if place is not None:
-            rules.apply(place, _editor(document, own), [], [])
+            rules.apply(place, _editor(document, own), [], roles)
     except (ManifestError, ConfigError) as error:
-        return error
-    return None
+        return Trial(error)
+    return Trial(not_judged=[one for role in roles for one in role.not_judged])
 
 
 def _editor(document: Document, at: Path) -> Editor:

@@ -280,7 +280,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 _REFERRED_KINDS = re.compile(
     r"kind[\"']?\s*:\s*(?:[&!]\S*\s+)*[\"']?"  # perhaps with an anchor
-    r"(?:ConfigMap|Experiment|LimitRange|Namespace|Pipeline|PriorityClass|RuntimeClass|Task|ResourceFlavor"
+    r"(?:ConfigMap|Experiment|LimitRange|Namespace|Pipeline|PodDefault|PriorityClass|RuntimeClass|Task|ResourceFlavor"
     r"|\w*Queue|\w*Template|\w*Runtime|\w*List)\b"
 )
 

@@ -132,7 +132,8 @@ def requirements_of(
     given = ctx.editor.get(annotated) if annotated is not None else None
     requests = {} if is_holder else read_requests(ctx, spec)
     devices = devices_asked(pod, mapping(given))
-    return PodRequirements(requests, read_constraints(ctx, spec), devices, stated_system(pod))
+    labels = mapping(mapping(given).get("labels"))
+    return PodRequirements(requests, read_constraints(ctx, spec, labels), devices, stated_system(pod))
 
 
 def stated_system(pod: Mapping[str, Any]) -> str:
@@ -140,8 +141,11 @@ def stated_system(pod: Mapping[str, Any]) -> str:
     return text_of(mapping(pod.get("os")).get("name"))
 
 
-def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
-    """:func:`scheduling_of` of the pod spec at a path of the object; report conditions that only its run decides."""
+def read_constraints(ctx: PlaceContext, spec: Path, labels: Mapping[str, Any] | None = None) -> Constraints:
+    """:func:`scheduling_of` of the pod spec at a path of the object; report conditions that only its run decides.
+
+    ``labels`` are those of the pod, by which objects beside it select it.
+    """
     pod = _spec(ctx, spec)
     ctx.editor.steps.charge(
         len(ctx.config.pools) * (2 + _size_of_constraints(pod))
@@ -153,7 +157,7 @@ def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
     for name, wrong in faulty(pod, ctx.namespace, ctx.others):
         text = f"{name} does not apply to these pods, because it cannot be read: {show(wrong.path)}: {wrong.text}"
         ctx.add_finding(Level.WARNING, spec, text)
-    given = scheduling_of(admitted(pod, ctx.namespace, ctx.others))
+    given = scheduling_of(admitted(pod, ctx.namespace, ctx.others, labels))
     tell_assumptions(given, ctx.config.pools, ctx.add_finding, (*spec, "nodeSelector"), (*spec, *TERMS))
     return given
 

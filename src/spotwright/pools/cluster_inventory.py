@@ -34,7 +34,7 @@ from spotwright.kube.admission import (
     object_name,
     unreadable,
 )
-from spotwright.kube.object_fields import metadata
+from spotwright.kube.object_fields import mapping, metadata
 from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.not_judged import NotJudged, Subject
 from spotwright.model.pools import Pool, Resources
@@ -548,7 +548,7 @@ def _works_of(
             for one in refusals_of(spec.value):
                 raise spec.problem(one.path, one.text)
             namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
-            pod = admitted(spec.value, namespace, others)
+            pod = admitted(spec.value, namespace, others, spec.labels)
             yield PodWork(where, is_on_every_node, spec.value, scheduling_of(pod), pod_requests(pod))
         except PodSpecError as error:
             yield _unread(where, spec.problem(error.path, str(error)))
@@ -573,6 +573,7 @@ class _PodSpec(NamedTuple):
     value: Mapping[str, Any]
     where: Mapping[Path, Path] = {}
     levels: Sequence[_PodSpec] = ()
+    labels: Mapping[str, Any] = {}
 
     def problem(self, path: Path, text: str) -> ManifestError:
         known = next((path[:size] for size in range(len(path), 0, -1) if path[:size] in self.where), ())
@@ -583,8 +584,8 @@ class _PodSpec(NamedTuple):
 _LEVEL = {name: POD[name] for name in ("affinity", "nodeSelector", "tolerations")}
 
 
-def _pod_specs(value: Any, path: Path, argo: tuple[int, int]) -> Iterator[_PodSpec]:
-    """The pod specs in a value."""
+def _pod_specs(value: Any, path: Path, argo: tuple[int, int], around: Any = None) -> Iterator[_PodSpec]:
+    """The pod specs in a value. ``around`` has the value as its ``spec``, with the labels of a pod beside it."""
     if len(path) > _DEEPEST:
         return
     if isinstance(value, list):
@@ -598,14 +599,14 @@ def _pod_specs(value: Any, path: Path, argo: tuple[int, int]) -> Iterator[_PodSp
         return
     containers = value.get("containers")
     if isinstance(containers, list) and any(isinstance(one, Mapping) for one in containers):
-        yield _PodSpec(path, value)
+        yield _PodSpec(path, value, labels=mapping(mapping(mapping(around).get("metadata")).get("labels")))
         return
     single = value.get("container")  # of an executor of a compiled pipeline
     if isinstance(single, Mapping) and "image" in single:
         yield _PodSpec(path, {"containers": [single]}, {("containers", 0): (*path, "container")})
         return
     for key, item in value.items():
-        yield from _pod_specs(item, (*path, str(key)), argo)
+        yield from _pod_specs(item, (*path, str(key)), argo, value if key == "spec" else None)
 
 
 def _steps(workflow: Mapping[str, Any], top: Path, base: Path, argo: tuple[int, int]) -> Iterator[_PodSpec]:
@@ -622,6 +623,7 @@ def _steps(workflow: Mapping[str, Any], top: Path, base: Path, argo: tuple[int, 
                 pod.spec,
                 {inside: (*base, *at) for inside, at in (where | dict(pod.where)).items()},
                 [_PodSpec((*base, *at), level) for at in levels if isinstance(level := get(at), dict)],
+                mapping(pod.metadata.get("labels")),
             )
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "Ladder",
     "PodRequirements",
     "Rung",
+    "amount_text",
     "build",
     "has_accelerators",
     "too_large",
@@ -255,14 +256,14 @@ def too_large(requests: Resources, pool: Pool) -> str:
     if node is None:
         asked = next((name for name, amount in requests.items() if has_accelerators({name: amount})), "")
         if asked and machines.has_accelerators(pool.machine) is False:
-            return f"it asks for {_amount(asked, requests[asked])}, and {pool.machine} has no accelerators"
+            return f"it asks for {amount_text(asked, requests[asked])}, and {pool.machine} has no accelerators"
         return ""
     for name, amount in requests.items():
         if name not in node and (name in EVERYWHERE or is_share(name)):
             continue
         offered = node.get(name, 0)
         if amount > offered:
-            return f"it asks for {_amount(name, amount)}, a node has {_amount(name, offered)}"
+            return f"it asks for {amount_text(name, amount)}, a node has {amount_text(name, offered)}"
     return ""
 
 
@@ -298,7 +299,8 @@ def _conditions(given: Constraints) -> Iterator[Expression]:
     return (one for term in given.required for one in term.expressions)
 
 
-def _amount(name: str, amount: int) -> str:
+def amount_text(name: str, amount: int) -> str:
+    """An amount of a resource for people: ``2 cpu``, ``4Gi memory``, ``1 nvidia.com/gpu``."""
     if name == "cpu":
         return f"{float(Fraction(amount, 1000)):g} cpu"
     if name in ("memory", "ephemeral-storage"):

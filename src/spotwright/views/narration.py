@@ -35,6 +35,7 @@ __all__ = ["Narrator", "Sentence", "event_text", "workload_sentence"]
 
 _LARGE = 50  # in a loop with more iterations only troubles and every tenth iteration have sentences
 _NAMED = 6  # tasks that are named at most; others are counted
+_SHORTEST_WAIT = 0.05  # seconds; a shorter one is shown as none
 _PROGRESS_EVERY = 0.25  # progress has a sentence at each quarter of the work ...
 _PROGRESS_PAUSE = 10.0  # ... but at most once in this many seconds
 
@@ -226,8 +227,8 @@ class Narrator:
         if cause.is_error and last_line:
             yield f"{event.task}: its log ends with: {last_words(last_line)}"
         if event.then is FollowUp.RETRY:
-            due = event.due
-            wait = f" after {span(due - event.at)}" if due is not None else ""
+            due = event.due if event.due is not None else event.at
+            wait = f" after {span(due - event.at)}" if due - event.at >= _SHORTEST_WAIT else ""
             yield f"{event.task}: {event.following}{wait}"
         elif event.then is FollowUp.FAIL:
             yield f"{event.task} fails: {after_cause(cause, event.following)}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spotwright.clouds import node_labels, providers
-from spotwright.kube.pod_defaults import is_selected
+from spotwright.kube.pod import is_selected
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import admits, selects_pool
@@ -18,7 +18,7 @@ from spotwright.linter.subjects import Pods, is_whole, items_of, mapping_at, map
 from spotwright.model.pools import Pool
 from spotwright.scheduling.ladder import EVERYWHERE
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "needed_at_once"]
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"
@@ -50,7 +50,7 @@ def _gang(pods: Pods, settings: Settings) -> Iterator[Problem]:
     group = pods.group
     if group is None or not group.is_gang or group.at_once is None or pods.is_partial:
         return
-    needed = min(group.at_once, _needed(pods))
+    needed = min(group.at_once, needed_at_once(pods))
     held = _holding(pods, settings)
     most = sum(pool.max_nodes * count for pool, count in held)
     if held and most < needed:
@@ -59,7 +59,7 @@ def _gang(pods: Pods, settings: Settings) -> Iterator[Problem]:
         yield Problem(pods.spec, text)
 
 
-def _needed(pods: Pods) -> int:
+def needed_at_once(pods: Pods) -> int:
     """The least number of pods that the object needs (``minAvailable``); very large if unset."""
     owner = pods.owner
     given = [] if owner is None else [owner.get("spec", *above, "minAvailable") for above in _MINIMA]

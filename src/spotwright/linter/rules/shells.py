@@ -151,7 +151,7 @@ _HOLDS_SIGTERM = re.compile(r"(?:conda|mamba)\s+run|(?:npm|yarn|pnpm)\s+(?:run|s
 
 def _deaf(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """A process 1 that does not forward SIGTERM to the work."""
-    if not pods.on_spot or not pods.is_work:
+    if not pods.on_spot or not pods.is_work or (pods.owner is not None and pods.owner.record.passes_signals):
         return
     for container in pods.containers:
         found = script_of(container)

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spotwright.kinds.kind import Retry, Sharing
-from spotwright.kube.pod import scheduling_of
-from spotwright.kube.pod_defaults import is_selected
+from spotwright.kube.pod import is_selected, scheduling_of
 from spotwright.linter.rule import ON_SPOT, SHIELDS, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
 from spotwright.linter.rules.timing import has_policy
 from spotwright.linter.settings import Settings
