@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.parts import all_end
 from spotwright.cluster.record_gaps import events_that_fit, note_of_gap
 from spotwright.cluster.run_objects import (
     AGE,
@@ -625,13 +626,11 @@ class ApiRecord:
                 async with gate:
                     await self._write(api, each, state, ends=ends)
 
-            first = [each for each in changed if each is self._run and not self._owner]  # the owner of the others
-            last = [
-                each for each in changed if each is self._run and self._owner and ends
-            ]  # it says that the run has ended
-            await asyncio.gather(*map(one, first))
-            await asyncio.gather(*(one(each) for each in changed if each not in (*first, *last)))
-            await asyncio.gather(*map(one, last))
+            run, others = ([each for each in changed if (each is self._run) is wanted] for wanted in (True, False))
+            owns = [run, others]  # the run's object is the owner of the others ...
+            ended = [others, run]  # ... and says that the run has ended
+            for together in owns if not self._owner else ended if ends else [changed]:
+                await all_end(map(one, together))
 
         self._do(write)
         self._last = rows[-1][1].seq if rows else self._last

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["in_own_thread", "until", "until_one_ends"]
+__all__ = ["all_end", "in_own_thread", "until", "until_one_ends"]
 
 
 _POLL = 0.05  # seconds
@@ -18,6 +18,13 @@ async def until(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds that other streams bring about."""
     while not condition():  # noqa: ASYNC110  # no event says when
         await asyncio.sleep(_POLL)
+
+
+async def all_end(parts: Iterable[Awaitable[object]]) -> None:
+    """Run all parts, wait until each has ended, and then raise the first error: no part goes on behind a failed one."""
+    for result in await asyncio.gather(*parts, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
 async def until_one_ends(parts: Iterable[Awaitable[None]]) -> None:

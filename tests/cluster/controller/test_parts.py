@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from spotwright.cluster.parts import until_one_ends
+from spotwright.cluster.parts import all_end, until_one_ends
 from spotwright.errors import InputError
 
 
@@ -59,3 +59,18 @@ def test_all_parts_have_ended_when_they_are_cancelled() -> None:
         assert parts.ended == 2
 
     asyncio.run(cancelled())
+
+
+def test_no_part_goes_on_behind_a_failed_one() -> None:
+    done: list[int] = []
+
+    async def late(number: int) -> None:
+        await asyncio.sleep(0.02 * number)
+        done.append(number)
+
+    async def run() -> None:
+        with pytest.raises(InputError, match="the file is missing"):
+            await all_end([late(1), fails(), late(2)])
+        assert done == [1, 2]
+
+    asyncio.run(run())
