@@ -149,6 +149,7 @@ def test_a_reader_changes_to_another_version(versions: Path, open_page: Callable
         page.wait_for_url(f"{address}/0.2/**")
         page.goto(f"{address}/")
         page.wait_for_url(f"{address}/latest/")
+        page.close()  # before its server stops: it may still load its icon
 
 
 @pytest.mark.browser
