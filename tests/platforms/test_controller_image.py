@@ -106,6 +106,7 @@ def inside(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.many
 def test_a_second_build_has_the_same_digest(base: Path, image: tuple[str, Path], tmp_path: Path) -> None:
     assert built(base, tmp_path)[0] == image[0]
 

@@ -61,6 +61,8 @@ while state["epoch"] < 10:
 Path("model.json").write_text(json.dumps(state))
 """
 SECONDS = (0.5, 2.1, 3.0, 20.0)
+FEWER = [*SECONDS[:3], pytest.param(SECONDS[3], marks=pytest.mark.many)]
+"""Seconds whose longest, which take minutes, `make test-long` tries in the first test alone."""
 OVER, RESUMES = "safe but starts over", "safe and resumes"
 
 
@@ -80,7 +82,7 @@ def test_every_task_of_a_pipeline_is_rehearsed_however_long_it_takes(seconds: fl
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seconds", SECONDS)
+@pytest.mark.parametrize("seconds", FEWER)
 @pytest.mark.parametrize("budget", [(), ("--budget", "10m")])
 def test_every_task_is_rehearsed_within_a_budget_and_as_json(
     seconds: float, budget: tuple[str, ...], project: Project
@@ -97,7 +99,7 @@ def test_every_task_is_rehearsed_within_a_budget_and_as_json(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seconds", SECONDS)
+@pytest.mark.parametrize("seconds", FEWER)
 @pytest.mark.parametrize("words", [("train.py",), ("--output", "model.json", "--", sys.executable, "train.py")])
 def test_a_script_is_rehearsed_however_long_it_takes(seconds: float, words: tuple[str, ...], project: Project) -> None:
     project.write("train.py", SCRIPT.replace("SECONDS", str(seconds)))
@@ -109,7 +111,7 @@ def test_a_script_is_rehearsed_however_long_it_takes(seconds: float, words: tupl
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seconds", SECONDS)
+@pytest.mark.parametrize("seconds", FEWER)
 def test_one_task_of_a_pipeline_is_rehearsed_however_long_it_takes(seconds: float, project: Project) -> None:
     project.write("training.py", PIPELINE)
 
