@@ -89,6 +89,16 @@ def test_a_file_of_facts_that_cannot_be_read_is_an_error() -> None:
     assert "missing.yaml" in str(done.exception)
 
 
+@pytest.mark.parametrize("around", ["{}", "kind: List\napiVersion: v1\nitems: [{}]\n"])
+def test_a_fact_whose_quantity_cannot_be_read_is_an_error_and_not_left_out(around: str) -> None:
+    fact = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: team}, spec: {hard: {limits.cpu: much}}}"
+    Path("quota.yaml").write_text(around.replace("{}", fact))
+    done = spotwright("lint", "job.yaml", "--with", "quota.yaml")
+
+    assert isinstance(done.exception, InputError)
+    assert "ResourceQuota team cannot be read: spec.hard.limits.cpu: 'much' is not a quantity" in str(done.exception)
+
+
 def test_standard_input_is_linted() -> None:
     assert "standard input:9: error" in spotwright("lint", "-", given=JOB).stdout
 

@@ -24,6 +24,7 @@ from spotwright.model.scheduling_terms import is_placeholder
 
 __all__ = [
     "ADMITTING",
+    "COUNTED",
     "SYSTEM_CLASSES",
     "Added",
     "Others",
@@ -46,6 +47,9 @@ Others = Callable[[str], Iterable[Mapping[str, Any]]]
 
 ADMITTING = ("LimitRange", "Namespace", "PodDefault", "RuntimeClass")
 """The kinds of the objects that add fields to pods."""
+
+COUNTED = (*ADMITTING, "ResourceQuota")
+"""The kinds whose quantities count for pods."""
 
 _QUANTITIES = ("default", "defaultRequest", "max", "min")
 _SELECTORS = ("scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-selector")
@@ -144,7 +148,7 @@ def additions(
 
 def unreadable(one: Mapping[str, Any]) -> Iterator[Unreadable]:
     """The unreadable quantities of a LimitRange, a ResourceQuota or a RuntimeClass, without placeholders."""
-    if one.get("kind") not in (*ADMITTING, "ResourceQuota"):
+    if one.get("kind") not in COUNTED:
         return
     limits = mapping(one.get("spec")).get("limits")
     held: list[tuple[tuple[str | int, ...], Any]] = [

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 
 from spotwright.clouds import providers
 from spotwright.config import Config
+from spotwright.kube.admission import COUNTED, object_name, unreadable
+from spotwright.kube.object_fields import mapping
 from spotwright.model.pools import Pool
-from spotwright.placing.documents import Document, Path
+from spotwright.placing.documents import Document, ManifestError, Path, References, show
 
 __all__ = ["Settings", "settings_of"]
 
@@ -55,7 +57,16 @@ class Settings:
 
 
 def settings_of(config: Config, pod_paths: tuple[Path, ...] = (), beside: tuple[Document, ...] = ()) -> Settings:
-    """The settings of a configuration. ``pod_paths`` are the patterns of further pod specs, ``beside`` documents of facts."""
+    """The settings of a configuration. ``pod_paths`` are the patterns of further pod specs, ``beside`` documents of facts.
+
+    Raises :class:`ManifestError` for a fact with an unreadable quantity: no rule names it, because facts are not linted.
+    """
+    references = References(list(beside))
+    for one in (each for kind in COUNTED for each in references.find_all(kind)):
+        value = mapping(one.get((), None))
+        for wrong in unreadable(value):
+            where = f"{one.file}:{one.line(wrong.path)}: {object_name(value)}"
+            raise ManifestError(f"{where} cannot be read: {show(wrong.path)}: {wrong.text}")
     pools = {} if config.is_built_in or config.note else dict(config.pools)
     spot = {pair for pool in pools.values() if pool.is_spot for pair in providers.labels(pool).items()}
     others = {pair for pool in pools.values() if not pool.is_spot for pair in providers.labels(pool).items()}
